@@ -1,0 +1,414 @@
+"""Every setting of a run, typed, with one sentence each.
+
+Plain dataclasses that hydra fills; `slots` turns a mistyped `+section.key=1` into an error. A class checks what it
+can see by itself in `muzero.config.validate`; nothing here imports anything heavy.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from omegaconf import MISSING
+
+
+@dataclass(kw_only=True, slots=True)
+class EnvConfig:
+    """Settings that every environment has."""
+
+    kind: str = MISSING
+    """Adapter: `open_spiel`, `gym` or `atari`."""
+    name: str = MISSING
+    """Names the run folder."""
+    num_stacked_frames: int = 1
+    """Newest frames that make one observation."""
+    max_episode_steps: int | None = None
+    """Cut episodes after so many steps (a truncation, not an end); null leaves it to the environment."""
+
+
+@dataclass(kw_only=True, slots=True)
+class OpenSpielConfig(EnvConfig):
+    """Any perfect-information game that OpenSpiel lists."""
+
+    kind: str = "open_spiel"
+    name: str = "${env.game}"
+    """Names the run folder."""
+    game: str = MISSING
+    """OpenSpiel's name of the game, such as connect_four."""
+    parameters: dict[str, int | float | bool | str] = field(default_factory=dict)
+    """OpenSpiel's parameters of the game, such as `env.parameters.board_size=5`."""
+    turn_order: str = "auto"
+    """`alternating`, `repeated` (a player may move twice in a row) or `auto` (found out by random games)."""
+    frame_shape: list[int] | None = None
+    """Shape to give the observation tensor, `[channels, height, width]` or `[features]`; null keeps OpenSpiel's."""
+
+
+@dataclass(kw_only=True, slots=True)
+class GymConfig(EnvConfig):
+    """Any Gymnasium environment with discrete actions and box observations."""
+
+    kind: str = "gym"
+    name: str = "${env.id}"
+    """Names the run folder."""
+    id: str = MISSING
+    """Gymnasium id, such as CartPole-v1, or `module:Id` for an environment of your own."""
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    """Keyword arguments of the environment."""
+    vectorization: str = "sync"
+    """`sync` steps the games in this process, `async` in one process each."""
+    num_players: int = 1
+    """1, or 2 for your own zero-sum game that tells `to_play` in its info."""
+    turn_order: str = "auto"
+    """`alternating` or `repeated` for two players; `auto` is found out by random games."""
+    return_bounds: list[float] | None = None
+    """Lowest and highest return, checked against the value support; null where unknown."""
+    reward_scale: float = 1.0
+    """Rewards are multiplied by this for training; reported scores are not."""
+
+
+@dataclass(kw_only=True, slots=True)
+class AtariConfig(EnvConfig):
+    """Any game that ale-py ships, with the standard preprocessing."""
+
+    kind: str = "atari"
+    name: str = "${env.game}"
+    """Names the run folder."""
+    num_stacked_frames: int = 4
+    """Newest frames that make one observation."""
+    game: str = MISSING
+    """ale-py's name of the game, such as pong."""
+    frame_skip: int = 4
+    """Emulator frames per action; the last two are maximised over."""
+    repeat_action_probability: float = 0.0
+    """Probability that the emulator repeats the last action (sticky actions: 0.25)."""
+    noop_max: int = 30
+    """Up to so many no-ops at the start of an episode."""
+    screen_size: int = 84
+    """Height and width of a frame after resizing."""
+    grayscale: bool = True
+    """Gray frames (1 channel) instead of colour (3)."""
+    episodic_life: bool = False
+    """Whether losing a life ends the episode for the learner."""
+    clip_reward: bool = True
+    """Whether rewards are clipped to [-1, 1] for training; reported scores are not."""
+    full_action_space: bool = False
+    """All 18 actions instead of the game's own."""
+    max_frames: int = 108_000
+    """Emulator frames after which an episode is truncated."""
+
+
+@dataclass(kw_only=True, slots=True)
+class NetworkConfig:
+    """Settings that every network has."""
+
+    kind: str = MISSING
+    """`mlp` or `resnet`."""
+    value_support_max: float = 300.0
+    """The value support spans [-max, max], in transformed units if `support_transform` is on."""
+    value_support_size: int = 601
+    """Atoms of the value support, odd and at least 3."""
+    reward_support_max: float = 300.0
+    """Like `value_support_max`, of rewards."""
+    reward_support_size: int = 601
+    """Atoms of the reward support, odd and at least 3."""
+    support_transform: bool = True
+    """Whether values and rewards are squashed by h(x) = sign(x)(sqrt(|x|+1)-1) + 0.001x (MuZero, appendix F)."""
+    projection_size: int = 0
+    """Width of the SimSiam projection for the consistency loss; 0 builds none."""
+    turn_head: bool | None = None
+    """Predict who moves next; null builds it where the game needs it."""
+
+
+@dataclass(kw_only=True, slots=True)
+class MLPConfig(NetworkConfig):
+    """Fully connected networks, for flat and small observations."""
+
+    kind: str = "mlp"
+    latent_size: int = 64
+    """Units of the hidden state."""
+    hidden_sizes: list[int] = field(default_factory=lambda: [128])
+    """Widths of the hidden layers of each function."""
+    residual_dynamics: bool = False
+    """Add the previous hidden state to the dynamics' output before it is scaled."""
+
+
+@dataclass(kw_only=True, slots=True)
+class ResNetConfig(NetworkConfig):
+    """Convolutional residual networks, for boards and images."""
+
+    kind: str = "resnet"
+    num_channels: int = 64
+    """Channels of the hidden state."""
+    num_blocks: int = 4
+    """Residual blocks of the representation."""
+    num_dynamics_blocks: int | None = None
+    """Residual blocks of the dynamics; null takes `num_blocks`."""
+    downsample: int = 1
+    """Factor by which the representation shrinks the image: 1 (boards), 2, 4, 8 or 16 (Atari: 16)."""
+    head_channels: int = 8
+    """Channels of the 1x1 convolution that opens each head."""
+    head_hidden_size: int = 64
+    """Units of each head's hidden layer."""
+    norm: str = "batch"
+    """`batch` (folded for inference), `group` (no batch statistics) or `none`."""
+
+
+@dataclass(kw_only=True, slots=True)
+class SearchConfig:
+    """Tree search: PUCT (MuZero) or Gumbel MuZero."""
+
+    kind: str = "gumbel"
+    """`puct` or `gumbel`."""
+    num_simulations: int = 32
+    """Simulations per move, unless a role sets its own."""
+    max_depth: int | None = None
+    """Deepest node in edges; null is no limit."""
+    normalization: str = "tree"
+    """How q is scaled to [0, 1]: `tree` (min and max of the tree), `siblings` (of one node), `bounds` (value_min, value_max), `none`."""
+    value_min: float = -1.0
+    """Lowest value, for `normalization=bounds`."""
+    value_max: float = 1.0
+    """Highest value, for `normalization=bounds`."""
+    min_value_range: float = 0.01
+    """Smallest range that normalisation stretches to [0, 1]; keeps noise between equal values small."""
+    pb_c_init: float = 1.25
+    """PUCT's c1."""
+    pb_c_base: float = 19652.0
+    """PUCT's c2."""
+    first_play_urgency: str = "minimum"
+    """q of an unvisited action under PUCT: `minimum` (0 after normalisation, the paper's), `parent` (the node's value), `mean` (of the visited)."""
+    root_dirichlet_alpha: float = 0.3
+    """Dirichlet noise at PUCT's root in self-play."""
+    root_exploration_fraction: float = 0.25
+    """Share of that noise in the root prior."""
+    max_num_considered_actions: int = 16
+    """Gumbel: actions that sequential halving starts with."""
+    gumbel_scale: float = 1.0
+    """Gumbel: scale of the root noise in self-play."""
+    value_scale: float = 0.1
+    """Gumbel: c_scale of sigma(q) = (maxvisit_init + max visits) * value_scale * q."""
+    maxvisit_init: float = 50.0
+    """Gumbel: c_visit of sigma."""
+    use_mixed_value: bool = True
+    """Gumbel: complete unvisited q with the mixed value instead of the node's own value."""
+    root_value: str = "mean"
+    """Root value that becomes a target: `mean` (of network and backups) or `best` (q of the chosen action)."""
+    num_threads: int = 1
+    """Threads that share the rows of a batch; never changes a result."""
+
+
+@dataclass(kw_only=True, slots=True)
+class SelfPlayConfig:
+    """How games are played for training."""
+
+    num_games: int = 64
+    """Games in lock step."""
+    num_simulations: int | None = None
+    """Simulations per move; null takes `search.num_simulations`."""
+    temperatures: list[float] = field(default_factory=lambda: [1.0])
+    """Visit-count temperatures, one per stage of training; 0 takes the search's own choice, as Gumbel always does."""
+    temperature_steps: list[int] = field(default_factory=list)
+    """Learner steps at which the next temperature begins, one fewer than `temperatures`."""
+    temperature_drop_move: int | None = None
+    """Moves of an episode after which the temperature is 0; null never."""
+    opening_fraction: float = 0.0
+    """Share of the episodes that begin with random moves, which are not trained on."""
+    max_opening_moves: int = 0
+    """Those episodes begin with 1 to so many random moves."""
+    segment_length: int = 200
+    """Positions after which a running episode is handed to replay in a segment."""
+    weights_interval: int = 1
+    """Self-play takes new weights when they are so many learner steps newer."""
+
+
+@dataclass(kw_only=True, slots=True)
+class ReplayConfig:
+    """The replay buffer and its rate limiter."""
+
+    capacity: int = 100_000
+    """Positions held."""
+    min_size: int = 2_000
+    """Positions inserted before learning starts."""
+    samples_per_insert: float = 4.0
+    """Positions sampled per position inserted: the only throttle between self-play and learner."""
+    error_buffer: float | None = None
+    """How many samples the ratio may be off, either way; null takes a width that fits batch and games."""
+    prioritized: bool = False
+    """Prioritised by value error (PER) instead of uniform sampling."""
+    priority_exponent: float = 1.0
+    """PER's alpha."""
+    importance_exponent: float = 1.0
+    """PER's beta."""
+    initial_priority: str = "error"
+    """Priority of new positions: `error` (own value error) or `max` (highest so far)."""
+    save_with_checkpoint: bool = True
+    """Whether checkpoints hold the replay; without it a resumed run fills it again before it learns."""
+
+
+@dataclass(kw_only=True, slots=True)
+class TargetsConfig:
+    """How value targets are made."""
+
+    discount: float = 0.997
+    """Discount per step, gamma."""
+    td_steps: int = 10
+    """Steps of rewards before the bootstrap; at least the game's length means the outcome."""
+    td_lambda: float = 1.0
+    """Mix of the shorter returns: 1 is the plain n-step return."""
+    bootstrap: str = "search"
+    """Value that ends the n-step return: `search` (stored root value) or `target_network` (computed by the learner)."""
+
+
+@dataclass(kw_only=True, slots=True)
+class LearnerConfig:
+    """The learner: loss, optimiser, schedule."""
+
+    num_steps: int = 10_000
+    """Learner steps of the run."""
+    batch_size: int = 256
+    """Samples per step."""
+    num_unroll_steps: int = 5
+    """Unrolled steps K of the model."""
+    optimizer: str = "adam"
+    """`adam`, `adamw` or `sgd` (momentum 0.9)."""
+    learning_rate: float = 1e-3
+    """Highest learning rate."""
+    schedule: str = "cosine"
+    """`constant`, `cosine` (to `final_learning_rate_fraction`) or `step`."""
+    warmup_steps: int = 0
+    """Steps over which the rate rises linearly from 0."""
+    final_learning_rate_fraction: float = 0.0
+    """Share of the rate that the cosine ends at."""
+    decay_steps: int = 100_000
+    """`step` schedule: steps between two decays."""
+    decay_rate: float = 0.1
+    """`step` schedule: factor of each decay."""
+    weight_decay: float = 1e-4
+    """L2 weight (decoupled under `adamw`)."""
+    max_gradient_norm: float = 5.0
+    """Global norm that gradients are clipped to; 0 turns clipping off."""
+    value_loss_weight: float = 0.25
+    """Weight of the value loss."""
+    reward_loss_weight: float = 1.0
+    """Weight of the reward loss."""
+    policy_loss_weight: float = 1.0
+    """Weight of the policy loss."""
+    consistency_loss_weight: float = 0.0
+    """Weight of the SimSiam consistency loss; needs `network.projection_size`."""
+    turn_loss_weight: float = 1.0
+    """Weight of the turn head's loss, where there is one."""
+    target_network_interval: int = 100
+    """Steps between two copies of the weights into the target network, where one is used."""
+    average_decay: float = 0.0
+    """Exponential average of the weights that self-play, reanalyze and evaluation use; 0 uses the newest."""
+    bfloat16: bool = False
+    """Compute the networks in bfloat16 (softmax, losses and weights stay float32)."""
+    compile: bool = False
+    """Compile the learner's networks with torch.compile."""
+    max_nonfinite_steps: int = 5
+    """Steps in a row with a NaN or infinite loss or gradient (each skipped) after which the run stops."""
+
+
+@dataclass(kw_only=True, slots=True)
+class ReanalyzeConfig:
+    """Refreshing of stored targets with newer weights."""
+
+    fresh_fraction: float = 0.0
+    """Wished share of sampled policy targets no older than `max_target_age`; 0 turns reanalyze off."""
+    max_target_age: int = 1_000
+    """Learner steps after which a target counts as stale."""
+    batch_size: int = 256
+    """Positions searched at once."""
+    num_simulations: int | None = None
+    """Simulations per position; null takes `search.num_simulations`."""
+    max_share: float = 0.8
+    """Most of the search work that reanalyze may take, self-play having the rest."""
+
+
+@dataclass(kw_only=True, slots=True)
+class RuntimeConfig:
+    """Where and how the roles run."""
+
+    kind: str = "local"
+    """`local`: one deterministic process."""
+    device: str = "auto"
+    """`cpu`, `cuda`, `cuda:1`; `auto` takes CUDA where there is one and says so."""
+    learner_threads: int = 1
+    """CPU threads of torch in this process."""
+    overlap: bool = False
+    """Self-play runs in a second thread beside the learner; a fixed schedule keeps the run deterministic."""
+    checkpoint_interval: int = 1_000
+    """Learner steps between checkpoints."""
+    checkpoints_kept: int = 3
+    """Newest checkpoints kept."""
+    checkpoint_keep_interval: int = 0
+    """Checkpoints of learner steps that this divides are kept for ever; 0 keeps none."""
+    log_interval: int = 100
+    """Learner steps between two rows of metrics."""
+
+
+@dataclass(kw_only=True, slots=True)
+class EvaluationConfig:
+    """Evaluation during training and by `muzero-evaluate`."""
+
+    interval: int = 1_000
+    """Learner steps between evaluations; 0 turns them off. There is always one at the end."""
+    games: int = 100
+    """Games per opponent, or episodes of a single-agent environment; 0 evaluates nothing, not even at the end."""
+    num_simulations: int | None = None
+    """Simulations per move; null takes `search.num_simulations`, 0 plays by the network alone."""
+    opponents: list[str] = field(default_factory=lambda: ["random"])
+    """Opponents of two-player games: `random`, `rollout:<simulations>`, `perfect`, or a run folder."""
+    max_opening_moves: int = 4
+    """Each pair of games begins with up to so many random moves, so that games differ."""
+    exhaustive: bool = False
+    """Small games: also `optimal_move_rate` and `losing_lines` over all positions."""
+    max_episode_steps: int | None = None
+    """Cut evaluation episodes after so many steps; null leaves it to the environment."""
+
+
+@dataclass(kw_only=True, slots=True)
+class LoggerConfig:
+    """Where metrics go besides `metrics.jsonl`, which is always written."""
+
+    tensorboard: bool | None = None
+    """Write TensorBoard events; null does where tensorboard is installed."""
+    wandb: bool = False
+    """Log to Weights & Biases (extra `wandb`)."""
+    wandb_project: str = "muzero"
+    """Project there."""
+    wandb_mode: str = "offline"
+    """`offline` or `online`."""
+    progress: str = "auto"
+    """`live` display, `plain` lines, `none`, or `auto` (live on a terminal)."""
+    progress_interval_seconds: float = 5.0
+    """Seconds between two plain lines."""
+
+
+@dataclass(kw_only=True, slots=True)
+class Config:
+    """A whole run."""
+
+    seed: int = 0
+    """Root of all randomness of the run."""
+    env: EnvConfig = field(default_factory=EnvConfig)
+    network: NetworkConfig = field(default_factory=NetworkConfig)
+    search: SearchConfig = field(default_factory=SearchConfig)
+    selfplay: SelfPlayConfig = field(default_factory=SelfPlayConfig)
+    replay: ReplayConfig = field(default_factory=ReplayConfig)
+    targets: TargetsConfig = field(default_factory=TargetsConfig)
+    learner: LearnerConfig = field(default_factory=LearnerConfig)
+    reanalyze: ReanalyzeConfig = field(default_factory=ReanalyzeConfig)
+    runtime: RuntimeConfig = field(default_factory=RuntimeConfig)
+    evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+    logger: LoggerConfig = field(default_factory=LoggerConfig)
+    run_dir: str = "${hydra:runtime.output_dir}"
+    """Folder of the run; by default `runs/<env.name>/<time>`."""
+    resume: str | None = None
+    """Run folder to continue, with its saved config and this command's other settings (not those of `env` and `network`)."""
+
+
+ENVS: dict[str, type[EnvConfig]] = {
+    "open_spiel": OpenSpielConfig,
+    "gym": GymConfig,
+    "atari": AtariConfig,
+}
+NETWORKS: dict[str, type[NetworkConfig]] = {"mlp": MLPConfig, "resnet": ResNetConfig}

@@ -1,0 +1,266 @@
+"""Checks of a whole config: all that is wrong with it, told together, and settings that have no effect."""
+
+import dataclasses
+import difflib
+import math
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from muzero.config.limits import CHOICES, RANGES
+from muzero.config.schema import ENVS, NETWORKS, Config, MLPConfig, NetworkConfig, ResNetConfig
+
+_DEVICE = re.compile(r"auto|cpu|cuda(:\d+)?")
+_TRANSFORM_EPSILON = 0.001
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What the checks may know of the environment; None where unknown."""
+
+    num_players: int | None = None
+    """1 or 2."""
+    return_bounds: tuple[float, float] | None = None
+    """Lowest and highest undiscounted return in training units, that is with `env.reward_scale`."""
+    max_episode_steps: int | None = None
+    """Steps after which an episode is surely over."""
+    turn_order: str | None = None
+    """`single`, `alternating` or `repeated`."""
+
+
+def check(
+    config: Config,
+    *,
+    num_players: int | None = None,
+    return_bounds: tuple[float, float] | None = None,
+    max_episode_steps: int | None = None,
+    turn_order: str | None = None,
+) -> None:
+    """Refuse a config that cannot work.
+
+    The environment's facts are as in `EnvSpec`; without them the checks that need them are left out.
+    Raises ValueError with all problems, one a line.
+    """
+    facts = Facts(
+        num_players=num_players,
+        return_bounds=return_bounds,
+        max_episode_steps=max_episode_steps,
+        turn_order=turn_order,
+    )
+    found = problems(config, facts)
+    if len(found) == 1:
+        raise ValueError(found[0])
+    if found:
+        raise ValueError(
+            "\n".join([f"{len(found)} settings cannot work:", *(f"- {line}" for line in found)])
+        )
+
+
+def problems(config: Config, facts: Facts | None = None) -> list[str]:
+    """One sentence per problem: the setting, its value, what is allowed or what to change."""
+    facts = facts or Facts()
+    found = list(_single(config))
+    for check_one in (
+        _network,
+        _support,
+        _search,
+        _selfplay,
+        _replay,
+        _targets,
+        _runtime,
+        _evaluation,
+    ):
+        found.extend(check_one(config, facts))
+    return found
+
+
+def settings(config: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Dotted name and value of every single setting."""
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if dataclasses.is_dataclass(value):
+            yield from settings(value, f"{prefix}{field.name}.")
+        else:
+            yield prefix + field.name, value
+
+
+def inverse_transform(value: float) -> float:
+    """The number that h(x) = sign(x)(sqrt(|x|+1)-1) + 0.001x squashes to `value`."""
+    epsilon = _TRANSFORM_EPSILON
+    root = (math.sqrt(1 + 4 * epsilon * (abs(value) + 1 + epsilon)) - 1) / (2 * epsilon)
+    return math.copysign(root**2 - 1, value)
+
+
+def transform(value: float) -> float:
+    """h(x) = sign(x)(sqrt(|x|+1)-1) + 0.001x."""
+    return math.copysign(math.sqrt(abs(value) + 1) - 1, value) + _TRANSFORM_EPSILON * value
+
+
+def _single(config: Config) -> Iterator[str]:
+    """Settings that are wrong whatever the others are."""
+    for section, kinds in (("env", ENVS), ("network", NETWORKS)):
+        part = getattr(config, section)
+        expected = kinds.get(part.kind)
+        if expected is not None and type(part) is not expected:
+            yield f"{section}.kind is {part.kind!r}, but the section is a {type(part).__name__}; choose {section}=..."
+    for name, value in settings(config):
+        if name in CHOICES and value not in CHOICES[name]:
+            near = difflib.get_close_matches(str(value), CHOICES[name], n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            yield f"{name} is {value!r}; it must be {_either(CHOICES[name])}{hint}"
+        if name in RANGES:
+            for number in value if isinstance(value, list) else [value]:
+                if number is not None and not RANGES[name].holds(number):
+                    yield f"{name} is {value}; it must be {RANGES[name]}"
+                    break
+
+
+def _network(config: Config, facts: Facts) -> Iterator[str]:
+    network = config.network
+    for name in ("value_support_size", "reward_support_size"):
+        size = getattr(network, name)
+        if size % 2 == 0:
+            yield f"network.{name} is {size}; it must be odd, so that 0 is an atom: take {size + 1}"
+    if isinstance(network, MLPConfig) and not network.hidden_sizes:
+        yield "network.hidden_sizes is empty; give at least one width, such as [128]"
+    if isinstance(network, ResNetConfig) and network.downsample not in (1, 2, 4, 8, 16):
+        yield f"network.downsample is {network.downsample}; it must be 1, 2, 4, 8 or 16"
+    if config.learner.consistency_loss_weight > 0 and network.projection_size == 0:
+        yield (
+            f"learner.consistency_loss_weight is {config.learner.consistency_loss_weight:g}, but "
+            "network.projection_size is 0, which builds no projection to compare; set it to 512 or so, or the weight to 0"
+        )
+    if facts.turn_order == "repeated" and network.turn_head is False:
+        yield (
+            "network.turn_head is false, but in this game a player may move twice in a row, so the network has to "
+            "predict who moves next; set it to null or true"
+        )
+
+
+def _support(config: Config, facts: Facts) -> Iterator[str]:
+    if facts.return_bounds is None:
+        return
+    network, furthest = config.network, max(map(abs, facts.return_bounds))
+    reach = value_reach(network)
+    if not math.isfinite(furthest) or furthest <= reach * (1 + 1e-6):
+        return
+    low, high = facts.return_bounds
+    needed, unit = furthest, ""
+    if network.support_transform:
+        needed, unit = transform(furthest), ", in transformed units"
+    yield (
+        f"network.value_support_max is {network.value_support_max:g} and reaches returns of up to {reach:g}, but the "
+        f"environment's lie between {low:g} and {high:g}; set it to at least {math.ceil(needed * 10) / 10:g}{unit}"
+    )
+
+
+def value_reach(network: NetworkConfig) -> float:
+    """The largest value that the network's support can say."""
+    top = network.value_support_max
+    return inverse_transform(top) if network.support_transform else top
+
+
+def _search(config: Config, facts: Facts) -> Iterator[str]:
+    search = config.search
+    if search.value_min >= search.value_max:
+        yield f"search.value_min is {search.value_min:g}; it must be below search.value_max, {search.value_max:g}"
+    elif search.normalization == "bounds" and facts.return_bounds is not None:
+        low, high = facts.return_bounds
+        if low < search.value_min or high > search.value_max:
+            yield (
+                f"search.normalization is 'bounds' with search.value_min {search.value_min:g} and search.value_max "
+                f"{search.value_max:g}, but the environment's returns lie between {low:g} and {high:g}; widen the "
+                "two, or take normalization=tree"
+            )
+
+
+def _selfplay(config: Config, facts: Facts) -> Iterator[str]:
+    selfplay = config.selfplay
+    stages, steps = len(selfplay.temperatures), selfplay.temperature_steps
+    if stages == 0:
+        yield "selfplay.temperatures is empty; give at least one temperature, such as [1.0]"
+    elif len(steps) != stages - 1:
+        yield (
+            f"selfplay.temperature_steps has {len(steps)} entries for {stages} selfplay.temperatures; it must have "
+            f"{stages - 1}, the learner step at which each next temperature begins"
+        )
+    if any(later <= earlier for earlier, later in pairwise(steps)):
+        yield f"selfplay.temperature_steps is {steps}; its steps must increase"
+
+
+def _replay(config: Config, facts: Facts) -> Iterator[str]:
+    replay, batch_size = config.replay, config.learner.batch_size
+    if replay.min_size > replay.capacity:
+        yield f"replay.min_size is {replay.min_size}; it must be at most replay.capacity, {replay.capacity}"
+    longest = _longest_segment(config, facts)
+    if longest > replay.capacity:
+        yield (
+            f"replay.capacity is {replay.capacity}, but one segment may take {longest} positions "
+            "(selfplay.segment_length and its context of targets.td_steps and learner.num_unroll_steps); enlarge it"
+        )
+    if replay.error_buffer is not None:
+        # All games may hand in a position at once; both sides must fit into the band or they wait for each other.
+        inserted = config.selfplay.num_games * replay.samples_per_insert
+        needed = max(1.0, replay.samples_per_insert, (inserted + batch_size) / 2)
+        if replay.error_buffer < needed:
+            yield (
+                f"replay.error_buffer is {replay.error_buffer:g}, with which self-play and learner could wait for each "
+                f"other for ever: learner.batch_size {batch_size}, selfplay.num_games {config.selfplay.num_games} and "
+                f"replay.samples_per_insert {replay.samples_per_insert:g} need at least {needed:g}; null takes a "
+                "fitting width"
+            )
+
+
+def _longest_segment(config: Config, facts: Facts) -> int:
+    """Positions of a segment with its context."""
+    context = (
+        config.env.num_stacked_frames
+        - 1
+        + config.targets.td_steps
+        + config.learner.num_unroll_steps
+    )
+    longest = config.selfplay.segment_length + context
+    return longest if facts.max_episode_steps is None else min(longest, facts.max_episode_steps + 1)
+
+
+def _targets(config: Config, facts: Facts) -> Iterator[str]:
+    targets = config.targets
+    if targets.bootstrap == "target_network" and targets.td_lambda < 1:
+        yield (
+            f"targets.td_lambda is {targets.td_lambda:g} with targets.bootstrap='target_network', which values one "
+            "position per target only; set td_lambda to 1, or bootstrap to search"
+        )
+
+
+def _runtime(config: Config, facts: Facts) -> Iterator[str]:
+    device = config.runtime.device
+    if not _DEVICE.fullmatch(device):
+        yield f"runtime.device is {device!r}; it must be auto, cpu, cuda or cuda:<number>"
+    if config.learner.warmup_steps > config.learner.num_steps:
+        yield (
+            f"learner.warmup_steps is {config.learner.warmup_steps}; it must be at most learner.num_steps, "
+            f"{config.learner.num_steps}"
+        )
+
+
+def _evaluation(config: Config, facts: Facts) -> Iterator[str]:
+    for opponent in config.evaluation.opponents:
+        kind, colon, number = opponent.partition(":")
+        if kind == "rollout" and colon:
+            if not (number.isdecimal() and int(number) >= 1):
+                yield f"evaluation.opponents has {opponent!r}; after rollout: comes a number of simulations, at least 1"
+        elif (
+            opponent not in ("random", "perfect") and not (Path(opponent) / "config.yaml").is_file()
+        ):
+            near = difflib.get_close_matches(opponent, ("random", "perfect", "rollout:100"), n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            yield (
+                f"evaluation.opponents has {opponent!r}, which is neither random, rollout:<simulations>, perfect nor "
+                f"a run folder{hint}"
+            )
+
+
+def _either(words: tuple[str, ...]) -> str:
+    return " or ".join(filter(None, (", ".join(words[:-1]), words[-1])))

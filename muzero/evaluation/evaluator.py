@@ -1,0 +1,140 @@
+"""Evaluation of an agent at an OpenSpiel game: opponents by name, matches, and play held against exact values."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyspiel
+
+from muzero.evaluation.arena import play_match, write_records
+from muzero.evaluation.exact import exhaustive as play_exhaustively
+from muzero.evaluation.exact import require_solution
+from muzero.evaluation.players import PerfectPlayer, Player, RandomPlayer, RolloutPlayer
+
+_SETTING = "evaluation.opponents"
+
+
+def make_opponent(
+    name: str, game: pyspiel.Game, load_run: Callable[[Path], Player] | None = None
+) -> Player:
+    """The opponent that `name` stands for: `random`, `rollout:<simulations>`, `perfect`, or a run folder.
+
+    Args:
+        name: As in `EvaluationConfig.opponents`.
+        game: The game to be played.
+        load_run: Makes a player of a run folder.
+
+    Raises:
+        ValueError: There is no such opponent, or the game is too large for `perfect`.
+    """
+    kind, _, argument = name.partition(":")
+    if name == "random":
+        return RandomPlayer()
+    if name == "perfect":
+        return PerfectPlayer(require_solution(game, f"{_SETTING}: perfect"))
+    if kind == "rollout":
+        if not (argument.isascii() and argument.isdigit() and int(argument) > 0):
+            raise ValueError(
+                f"{_SETTING}: {name!r} must be rollout:<simulations> with at least 1, such as rollout:100"
+            )
+        return RolloutPlayer(int(argument))
+    if load_run is not None and Path(name).is_dir():
+        return load_run(Path(name))
+    raise ValueError(
+        f"{_SETTING}: {name!r} is none of random, rollout:<simulations>, perfect, and no folder of a run is found there"
+    )
+
+
+def evaluate_board(
+    player: Player,
+    opponent: str,
+    rival: Player,
+    game: pyspiel.Game,
+    *,
+    games: int,
+    max_opening_moves: int,
+    seed: int,
+    max_moves: int | None = None,
+    records: Path | None = None,
+) -> dict[str, Any]:
+    """Play a match and report it as JSON types.
+
+    Against perfect play the openings are those that are not lost already.
+
+    Args:
+        player: Who is evaluated.
+        opponent: Name of `rival` in the report.
+        rival: Who is played against, such as `make_opponent(opponent, game)`.
+        game: The game.
+        games: Number of games, half of them in each seat.
+        max_opening_moves: Each pair of games begins with up to so many random moves.
+        seed: Decides openings, chance events and the players' draws.
+        max_moves: Games of so many actions are cut and count as drawn.
+        records: File that the games are written to, one JSON object a line.
+    """
+    result = play_match(
+        player,
+        rival,
+        game,
+        games=games,
+        max_opening_moves=max_opening_moves,
+        seed=seed,
+        only_sound_openings=rival.solution if isinstance(rival, PerfectPlayer) else None,
+        max_moves=max_moves,
+    )
+    if records is not None:
+        write_records(records, result.records)
+    return {"opponent": opponent, **result.summary()}
+
+
+def evaluate_exhaustively(player: Player, game: pyspiel.Game) -> dict[str, Any]:
+    """The player's moves at every position, and its losses to every sequence of replies, as JSON types.
+
+    Raises:
+        ValueError: The game is too large.
+    """
+    report = play_exhaustively(player, require_solution(game, "evaluation.exhaustive"))
+    return {
+        "optimal_move_rate": report.optimal_move_rate,
+        "positions": report.positions,
+        "losing_lines": report.losing_lines,
+        "losing_lines_as_first": report.losing_lines_by_seat[0],
+        "losing_lines_as_second": report.losing_lines_by_seat[1],
+        "lines": sum(report.lines_by_seat),
+    }
+
+
+def evaluate_opponents(
+    player: Player,
+    rivals: Mapping[str, Player],
+    game: pyspiel.Game,
+    *,
+    games: int,
+    max_opening_moves: int,
+    seed: int,
+    exhaustive: bool = False,
+    max_moves: int | None = None,
+    folder: Path | None = None,
+) -> list[dict[str, Any]]:
+    """`evaluate_board` against each rival; with `exhaustive` each report also holds `evaluate_exhaustively`.
+
+    `folder` gets the games against opponent number `i` as `games_<i>.jsonl`.
+    """
+    everywhere = evaluate_exhaustively(player, game) if exhaustive else {}
+    return [
+        {
+            **evaluate_board(
+                player,
+                opponent,
+                rival,
+                game,
+                games=games,
+                max_opening_moves=max_opening_moves,
+                seed=seed,
+                max_moves=max_moves,
+                records=None if folder is None else folder / f"games_{number}.jsonl",
+            ),
+            **everywhere,
+        }
+        for number, (opponent, rival) in enumerate(rivals.items())
+    ]

@@ -1,0 +1,183 @@
+"""`muzero-inspect`: what is in a run's folder: checkpoints, config, stored games, a search tree."""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from omegaconf import MISSING, OmegaConf
+
+from muzero.config.arguments import run_command
+
+_SHOWS = ("summary", "config", "checkpoints", "games", "game", "tree")
+
+
+@dataclass(kw_only=True, slots=True)
+class InspectArguments:
+    """Look into a run's folder."""
+
+    run: str = MISSING
+    """Run folder."""
+    show: str = "summary"
+    """`summary`, `config`, `checkpoints`, `games`, `game` (a stored one) or `tree` (a search at a position)."""
+    file: str | None = None
+    """`games`, `game`: file of games; null takes the newest of the run's evaluation folder."""
+    index: int = 0
+    """`game`: number of the game in its file."""
+    moves: list[int] = field(default_factory=list)
+    """`tree`: actions from the initial position."""
+    step: int | None = None
+    """`tree`: learner step of the checkpoint; null takes the newest."""
+    simulations: int | None = None
+    """`tree`: simulations; null takes the run's setting."""
+    format: str = "text"
+    """`tree`: `text`, `json` or `dot`."""
+    depth: int = 3
+    """`tree`: levels that the text shows."""
+
+
+def main() -> None:
+    """Entry point of the command."""
+    run_command(inspect, InspectArguments, program="muzero-inspect", overrides=False)
+
+
+def inspect(arguments: InspectArguments, overrides: list[str]) -> None:
+    """Print what is asked for."""
+    if arguments.show not in _SHOWS:
+        raise ValueError(f"show={arguments.show!r} must be one of {', '.join(_SHOWS)}")
+    run_dir = Path(arguments.run)
+    if not (run_dir / "config.yaml").is_file():
+        raise ValueError(f"run={run_dir} is no run folder: it has no config.yaml")
+    actions = {
+        "summary": lambda: _summary(run_dir),
+        "config": lambda: print((run_dir / "config.yaml").read_text(encoding="utf-8"), end=""),
+        "checkpoints": lambda: _checkpoints(run_dir),
+        "games": lambda: _games(run_dir, arguments.file),
+        "game": lambda: _game(run_dir, arguments.file, arguments.index),
+        "tree": lambda: _tree(run_dir, arguments),
+    }
+    actions[arguments.show]()
+
+
+def _summary(run_dir: Path) -> None:
+    from muzero.metrics import read_rows
+
+    saved = OmegaConf.load(run_dir / "config.yaml")
+    print(f"run {run_dir}: env {saved.env.kind}, network {saved.network.kind}, seed {saved.seed}")
+    rows = read_rows(run_dir / "metrics.jsonl") if (run_dir / "metrics.jsonl").is_file() else []
+    if rows:
+        print(f"newest metrics, at learner step {rows[-1]['learner_step']}:")
+        for name, value in rows[-1].items():
+            print(f"  {name}: {value}")
+    _checkpoints(run_dir)
+    print(f"more: {', '.join(f'show={show}' for show in _SHOWS[1:])}")
+
+
+def _checkpoints(run_dir: Path) -> None:
+    from muzero.checkpoint import CheckpointError, CheckpointManager
+
+    manager = CheckpointManager(run_dir / "checkpoints", owner=False)
+    if not manager.steps():
+        print("no checkpoints yet")
+    for step in manager.steps():
+        try:
+            checkpoint = manager.load(step)
+        except CheckpointError as error:
+            print(f"checkpoint {step}: DAMAGED ({error})")
+            continue
+        size = sum(file.stat().st_size for file in checkpoint.path.rglob("*") if file.is_file())
+        best = ", marked best" if step == manager.best_step else ""
+        print(f"checkpoint {step}: sound, {size:,} bytes, parts {', '.join(checkpoint.parts)}{best}")
+
+
+def _games_file(run_dir: Path, file: str | None) -> Path:
+    if file is not None:
+        return Path(file)
+    found = sorted(
+        (run_dir / "evaluation").glob("*/games_*.jsonl"), key=lambda path: path.stat().st_mtime
+    )
+    if not found:
+        raise ValueError(f"{run_dir}/evaluation holds no games yet; name a file with file=...")
+    return found[-1]
+
+
+def _games(run_dir: Path, file: str | None) -> None:
+    from muzero.evaluation.arena import read_records
+
+    path = _games_file(run_dir, file)
+    print(path)
+    for number, record in enumerate(read_records(path)):
+        result = "won" if record.score > 0 else "lost" if record.score < 0 else "drawn"
+        print(f"{number:4d}  seat {record.setup.first_seat}  {result:5}  {list(record.actions)}")
+
+
+def _game(run_dir: Path, file: str | None, index: int) -> None:
+    from muzero.evaluation.arena import read_records
+
+    path = _games_file(run_dir, file)
+    records = read_records(path)
+    if not 0 <= index < len(records):
+        raise ValueError(f"index={index}: {path} holds games 0 to {len(records) - 1}")
+    record = records[index]
+    state = _initial_state(run_dir)
+    print(f"{path}, game {index}: the agent has seat {record.setup.first_seat}, score {record.score}")
+    for number, action in enumerate(record.actions):
+        opening = " (opening)" if number < len(record.setup.opening) else ""
+        mover = state.current_player()
+        print(f"\n{state}\n{number + 1}. player {mover}: {state.action_to_string(action)}{opening}")
+        state.apply_action(action)
+    print(f"\n{state}")
+
+
+def _initial_state(run_dir: Path) -> Any:
+    from muzero.config.schema import OpenSpielConfig
+    from muzero.config.store import load_config
+
+    config = load_config(run_dir).env
+    if not isinstance(config, OpenSpielConfig):
+        raise ValueError(f"{run_dir} is of env.kind={config.kind}; only OpenSpiel's games can be replayed")
+    from muzero.envs.open_spiel import load_game
+
+    return load_game(config).new_initial_state()
+
+
+def _tree(run_dir: Path, arguments: InspectArguments) -> None:
+    """Search the position behind `moves` and print the tree."""
+    from mcts import export, run
+    from muzero.config.store import load_config
+    from muzero.runtime.build import Builder
+    from muzero.runtime.players import acting_weights, agent_player, open_checkpoint
+
+    state = _initial_state(run_dir)
+    for number, action in enumerate(arguments.moves):
+        legal = [] if state.is_terminal() else state.legal_actions()
+        if action not in legal:
+            raise ValueError(f"moves: action {action} (number {number}) is not legal; legal are {legal}")
+        state.apply_action(action)
+    if state.is_terminal():
+        raise ValueError("moves: the game is over there, nothing can be searched")
+    builder = Builder.of(load_config(run_dir))
+    agent = builder.agent(1, arguments.simulations)
+    if agent.settings.num_simulations == 0:
+        raise ValueError("simulations=0 makes no tree; give at least 1")
+    agent.model.load(*acting_weights(open_checkpoint(run_dir, arguments.step)))
+    player = agent_player(builder, agent)
+    search = builder.search(1, agent.settings)
+    root = agent.model.roots(player.observations([state]))
+    output = run(search, agent.model, root, player.legal([state]))
+    if arguments.format == "json":
+        print(json.dumps(export.to_json(search, row=0)))
+    elif arguments.format == "dot":
+        print(export.to_dot(search, row=0))
+    elif arguments.format == "text":
+        names = [state.action_to_string(action) for action in state.legal_actions()]
+        print(state)
+        print(f"value {output.value[0]:+.4f} for player {state.current_player()}; moves: {', '.join(names)}")
+        print(export.to_text(search, row=0, max_depth=arguments.depth))
+        print(f"principal variation: {export.principal_variation(search, row=0)}")
+    else:
+        raise ValueError(f"format={arguments.format!r} must be text, json or dot")
+
+
+if __name__ == "__main__":
+    main()

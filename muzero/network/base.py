@@ -1,0 +1,93 @@
+"""The network's seam: three functions of the paper and the spec they are built from.
+
+Letters: `B` positions, `A` actions, `S` atoms of a support, `*O` observation shape, `*L` latent shape.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from muzero.network.support import Support
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkSpec:
+    """What a network has to know of its environment."""
+
+    observation_shape: tuple[int, ...]
+    """`(features,)` or `(channels, height, width)` of a stacked observation."""
+    observation_scale: float = 1.0
+    """Observations are multiplied by this after the cast to float: 1/255 for uint8 images."""
+    num_actions: int
+    """`A`."""
+    num_players: int = 1
+    """1 or 2."""
+    has_turn_head: bool = False
+    """Whether a player may move twice in a row, so that the network predicts who moves next."""
+
+
+class NetworkOutput(NamedTuple):
+    """Outputs for `B` positions; logits, as the loss needs them."""
+
+    latent: Tensor
+    """`[B, *L]` hidden state, scaled to [0, 1]."""
+    reward_logits: Tensor | None
+    """`[B, S_r]` reward of the edge that led here; None from `initial_inference`."""
+    value_logits: Tensor
+    """`[B, S_v]` value seen by the player to move."""
+    policy_logits: Tensor
+    """`[B, A]`."""
+    turn_logit: Tensor | None
+    """`[B]` logit that the mover of the edge that led here moves again; None without a turn head or edge."""
+
+
+class MuZeroNetwork(nn.Module, ABC):
+    """Representation h, dynamics g and prediction f (MuZero, section 3)."""
+
+    spec: NetworkSpec
+    value_support: Support
+    reward_support: Support
+    latent_shape: tuple[int, ...]
+
+    @abstractmethod
+    def represent(self, observation: Tensor) -> Tensor:
+        """`[B, *O]` of any dtype -> latent `[B, *L]`."""
+
+    @abstractmethod
+    def step(self, latent: Tensor, action: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Latent `[B, *L]` and action `[B]` (int64) -> next latent, reward logits `[B, S_r]`, turn logit `[B]` or None."""
+
+    @abstractmethod
+    def predict(self, latent: Tensor) -> tuple[Tensor, Tensor]:
+        """Latent `[B, *L]` -> policy logits `[B, A]`, value logits `[B, S_v]`."""
+
+    @abstractmethod
+    def project(self, latent: Tensor, with_predictor: bool) -> Tensor:
+        """SimSiam's projection (and predictor) of a latent `[B, *L]` -> `[B, P]` (EfficientZero).
+
+        Raises ValueError if the network was built without it.
+        """
+
+    def initial_inference(self, observation: Tensor) -> NetworkOutput:
+        """h, then f."""
+        latent = self.represent(observation)
+        policy_logits, value_logits = self.predict(latent)
+        return NetworkOutput(latent, None, value_logits, policy_logits, None)
+
+    def recurrent_inference(self, latent: Tensor, action: Tensor) -> NetworkOutput:
+        """g, then f."""
+        latent, reward_logits, turn_logit = self.step(latent, action)
+        policy_logits, value_logits = self.predict(latent)
+        return NetworkOutput(latent, reward_logits, value_logits, policy_logits, turn_logit)
+
+    def num_parameters(self) -> int:
+        """Number of trained parameters."""
+        return sum(p.numel() for p in self.parameters() if p.requires_grad)
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the parameters."""
+        return next(self.parameters()).device

@@ -1,0 +1,123 @@
+"""Network settings and an environment's spec -> an initialised network."""
+
+from dataclasses import replace
+
+import torch
+
+from muzero.config.schema import MLPConfig, NetworkConfig, ResNetConfig
+from muzero.network.base import MuZeroNetwork, NetworkSpec
+from muzero.network.layers import NORMS
+from muzero.network.mlp import MLPNetwork
+from muzero.network.resnet import ResNetNetwork
+from muzero.network.support import Support
+
+DOWNSAMPLE_FACTORS = (1, 2, 4, 8, 16)
+
+
+def make_network(config: NetworkConfig, spec: NetworkSpec, seed: int) -> MuZeroNetwork:
+    """A new network on the CPU, initialised from `seed` alone; torch's global generator is left as it was.
+
+    Value, reward and turn read exactly 0 and the policy is uniform until something has been learned.
+    Raises ValueError that names every setting that does not fit.
+    """
+    problems = network_problems(config, spec)
+    if problems:
+        raise ValueError("\n".join(problems))
+    if config.turn_head is not None:
+        spec = replace(spec, has_turn_head=config.turn_head)
+    value_support, reward_support = supports(config)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        if isinstance(config, MLPConfig):
+            return MLPNetwork(
+                spec,
+                value_support=value_support,
+                reward_support=reward_support,
+                latent_size=config.latent_size,
+                hidden_sizes=list(config.hidden_sizes),
+                residual_dynamics=config.residual_dynamics,
+                projection_size=config.projection_size,
+            )
+        assert isinstance(config, ResNetConfig)
+        dynamics_blocks = config.num_dynamics_blocks
+        return ResNetNetwork(
+            spec,
+            value_support=value_support,
+            reward_support=reward_support,
+            num_channels=config.num_channels,
+            num_blocks=config.num_blocks,
+            num_dynamics_blocks=config.num_blocks if dynamics_blocks is None else dynamics_blocks,
+            downsample=config.downsample,
+            head_channels=config.head_channels,
+            head_hidden_size=config.head_hidden_size,
+            norm=config.norm,
+            projection_size=config.projection_size,
+        )
+
+
+def supports(config: NetworkConfig) -> tuple[Support, Support]:
+    """The value support and the reward support of `config`."""
+    transform = config.support_transform
+    return (
+        Support(config.value_support_max, config.value_support_size, transform),
+        Support(config.reward_support_max, config.reward_support_size, transform),
+    )
+
+
+def network_problems(config: NetworkConfig, spec: NetworkSpec) -> list[str]:
+    """All that keeps `config` from fitting `spec`, one sentence each, settings named; empty if it fits."""
+    problems: list[str] = []
+
+    def refuse(name: str, value: object, allowed: str) -> None:
+        problems.append(f"network.{name} is {value!r}; {allowed}")
+
+    for name in ("value_support", "reward_support"):
+        size, largest = getattr(config, f"{name}_size"), getattr(config, f"{name}_max")
+        if size < 3 or size % 2 == 0:
+            refuse(f"{name}_size", size, "it has to be odd and at least 3, so that 0 is an atom")
+        if not 0.0 < largest < float("inf"):
+            refuse(f"{name}_max", largest, "it has to be a positive number")
+    if config.projection_size < 0:
+        refuse("projection_size", config.projection_size, "use 0 to build no projection")
+    if config.turn_head is False and spec.has_turn_head:
+        refuse("turn_head", False, "in this game a player may move twice in a row: use null or true")
+    if config.turn_head and spec.num_players == 1:
+        refuse("turn_head", True, "the environment has one player: use null or false")
+    if isinstance(config, MLPConfig):
+        _check_mlp(config, refuse)
+    elif isinstance(config, ResNetConfig):
+        _check_resnet(config, spec, refuse)
+    else:
+        refuse("kind", config.kind, "choose mlp or resnet")
+    return problems
+
+
+def _check_mlp(config: MLPConfig, refuse) -> None:  # type: ignore[no-untyped-def]
+    if config.latent_size < 1:
+        refuse("latent_size", config.latent_size, "it has to be at least 1")
+    if not config.hidden_sizes or min(config.hidden_sizes) < 1:
+        refuse("hidden_sizes", list(config.hidden_sizes), "give at least one positive width")
+
+
+def _check_resnet(config: ResNetConfig, spec: NetworkSpec, refuse) -> None:  # type: ignore[no-untyped-def]
+    for name, least in (
+        ("num_channels", 1),
+        ("num_blocks", 0),
+        ("num_dynamics_blocks", 0),
+        ("head_channels", 1),
+        ("head_hidden_size", 1),
+    ):
+        value = getattr(config, name)
+        if value is not None and value < least:
+            refuse(name, value, f"it has to be at least {least}")
+    if config.downsample not in DOWNSAMPLE_FACTORS:
+        refuse("downsample", config.downsample, f"choose one of {DOWNSAMPLE_FACTORS}")
+    if config.norm not in NORMS:
+        refuse("norm", config.norm, f"choose one of {', '.join(NORMS)}")
+    if len(spec.observation_shape) != 3:
+        refuse(
+            "kind",
+            config.kind,
+            f"it needs observations [channels, height, width], this environment's are {list(spec.observation_shape)}: "
+            "use network=mlp, or give env.frame_shape",
+        )

@@ -1,0 +1,141 @@
+"""Convolutional residual networks. Letters: `B` positions, `A` actions, `C, H, W` latent, `S` atoms."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from muzero.network.auxiliary import SimSiam, refuse_projection
+from muzero.network.base import MuZeroNetwork, NetworkSpec
+from muzero.network.layers import ActionPlanes, ConvNorm, ResidualBlock, scale_latent, zero_init
+from muzero.network.support import Support
+
+
+class Head(nn.Module):
+    """1x1 convolution, hidden layer, outputs that start at 0."""
+
+    def __init__(
+        self,
+        latent_shape: tuple[int, int, int],
+        num_outputs: int,
+        *,
+        head_channels: int,
+        head_hidden_size: int,
+        norm: str,
+    ):
+        super().__init__()
+        num_channels, height, width = latent_shape
+        self.conv = ConvNorm(num_channels, head_channels, 1, norm)
+        self.hidden = nn.Linear(head_channels * height * width, head_hidden_size)
+        self.output = zero_init(nn.Linear(head_hidden_size, num_outputs))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """`[B, C, H, W]` -> `[B, num_outputs]`."""
+        return self.output(F.relu(self.hidden(F.relu(self.conv(x)).flatten(1))))
+
+
+class Downsample(nn.Sequential):
+    """Halves an image `log2(factor)` times: two strided convolutions, then average pooling (MuZero, appendix F).
+
+    The first works at half the channels. Odd sizes are rounded up.
+    """
+
+    def __init__(self, num_inputs: int, num_channels: int, factor: int, norm: str):
+        layers: list[nn.Module] = []
+        for level in range(int(math.log2(factor))):
+            if level < 2:
+                width = max(num_channels // 2, 1) if level == 0 and factor > 2 else num_channels
+                layers += [ConvNorm(num_inputs, width, 3, norm, stride=2), nn.ReLU()]
+                num_inputs = width
+            else:
+                layers.append(nn.AvgPool2d(3, stride=2, padding=1))
+            layers.append(ResidualBlock(num_inputs, norm))
+        if factor == 1:
+            layers += [ConvNorm(num_inputs, num_channels, 3, norm), nn.ReLU()]
+        super().__init__(*layers)
+
+
+class ResNetNetwork(MuZeroNetwork):
+    """Residual towers for h and g, whose latent keeps the board's (or the shrunk image's) height and width."""
+
+    latent_shape: tuple[int, int, int]
+
+    def __init__(
+        self,
+        spec: NetworkSpec,
+        *,
+        value_support: Support,
+        reward_support: Support,
+        num_channels: int,
+        num_blocks: int,
+        num_dynamics_blocks: int,
+        downsample: int,
+        head_channels: int,
+        head_hidden_size: int,
+        norm: str,
+        projection_size: int = 0,
+    ):
+        super().__init__()
+        self.spec = spec
+        self.value_support = value_support
+        self.reward_support = reward_support
+        num_planes, *image = spec.observation_shape
+        height, width = (-(-side // downsample) for side in image)
+        self.latent_shape = (num_channels, height, width)
+
+        def blocks(number: int) -> nn.Sequential:
+            return nn.Sequential(*(ResidualBlock(num_channels, norm) for _ in range(number)))
+
+        def head(num_outputs: int) -> Head:
+            return Head(
+                self.latent_shape,
+                num_outputs,
+                head_channels=head_channels,
+                head_hidden_size=head_hidden_size,
+                norm=norm,
+            )
+
+        self.representation = nn.Sequential(
+            Downsample(num_planes, num_channels, downsample, norm), blocks(num_blocks)
+        )
+        self.action_planes = ActionPlanes(spec.num_actions, height, width, board=downsample == 1)
+        self.dynamics_input = ConvNorm(
+            num_channels + self.action_planes.num_planes, num_channels, 3, norm
+        )
+        self.dynamics_blocks = blocks(num_dynamics_blocks)
+        self.reward_head = head(reward_support.size + (1 if spec.has_turn_head else 0))
+        self.policy_head = head(spec.num_actions)
+        self.value_head = head(value_support.size)
+        self.simsiam = (
+            SimSiam(math.prod(self.latent_shape), projection_size, norm)
+            if projection_size > 0
+            else None
+        )
+
+    def represent(self, observation: Tensor) -> Tensor:
+        """`[B, *O]` of any dtype -> latent `[B, C, H, W]`."""
+        x = observation.to(self.dynamics_input.conv.weight.dtype)
+        if self.spec.observation_scale != 1.0:
+            x = x * self.spec.observation_scale
+        return scale_latent(self.representation(x))
+
+    def step(self, latent: Tensor, action: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        """See `MuZeroNetwork.step`."""
+        planes = self.action_planes(action).to(latent.dtype)
+        x = F.relu(latent + self.dynamics_input(torch.cat((latent, planes), 1)))
+        x = self.dynamics_blocks(x)
+        outputs = self.reward_head(x)
+        if not self.spec.has_turn_head:
+            return scale_latent(x), outputs, None
+        return scale_latent(x), outputs[:, :-1], outputs[:, -1]
+
+    def predict(self, latent: Tensor) -> tuple[Tensor, Tensor]:
+        """See `MuZeroNetwork.predict`."""
+        return self.policy_head(latent), self.value_head(latent)
+
+    def project(self, latent: Tensor, with_predictor: bool) -> Tensor:
+        """See `MuZeroNetwork.project`."""
+        return (
+            refuse_projection() if self.simsiam is None else self.simsiam(latent, with_predictor)
+        )

@@ -1,0 +1,337 @@
+"""The replay buffer: segments in, batches with targets out, priorities and refreshed targets back.
+
+Letters: `B` samples, `K` unrolled steps, `A` actions, `n` positions.
+Positions are addressed by slot and generation; what comes back for a position that has been evicted meanwhile is
+dropped and counted. The buffer has no lock: its owner serialises the calls.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from muzero.config.schema import ReplayConfig, TargetsConfig
+from muzero.envs.base import EnvSpec
+from muzero.replay.batch import Batch
+from muzero.replay.episode import Segment
+from muzero.replay.limiter import RateLimiter
+from muzero.replay.priorities import Priorities
+from muzero.replay.refresh import fresh_mass, oldest_targets, write_targets
+from muzero.replay.segments import check_segment, head_length, tail_length
+from muzero.replay.storage import RootPositions, Storage
+from muzero.targets import unroll_targets, value_targets
+
+IndexArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float32]
+
+_COUNTERS = (
+    "inserted",
+    "evicted",
+    "sampled",
+    "evicted_samples",
+    "evicted_unsampled",
+    "dropped_priorities",
+    "written_back",
+    "dropped_write_backs",
+)
+
+
+class ReplayBuffer:
+    """Positions of the newest segments, sampled uniformly or by priority (PER, proportional variant).
+
+    The error of a new position is `|root_value - target|` with the target that a sample would get (bootstrapped from
+    stored root values even where the learner values the bootstrap itself), or the highest error so far under
+    `initial_priority=max`; see `muzero.replay.priorities`.
+    `generator` draws the samples and the actions behind an end; its state is part of the buffer's.
+    """
+
+    def __init__(
+        self,
+        spec: EnvSpec,
+        config: ReplayConfig,
+        targets: TargetsConfig,
+        *,
+        num_unroll_steps: int,
+        with_next_observation: bool,
+        batch_size: int,
+        insert_quantum: int,
+        generator: np.random.Generator,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Allocate the ring. `batch_size` and `insert_quantum` (most positions inserted after one `limiter.can_insert`) fit the limiter.
+
+        Raises ValueError for settings that contradict each other.
+        """
+        if config.min_size > config.capacity:
+            raise ValueError(
+                f"replay.min_size is {config.min_size}, more than replay.capacity={config.capacity}; lower min_size"
+            )
+        if targets.bootstrap not in ("search", "target_network"):
+            raise ValueError(
+                f"targets.bootstrap is {targets.bootstrap!r}; it must be 'search' or 'target_network'"
+            )
+        self._stored_bootstrap = targets.bootstrap == "search"
+        if not self._stored_bootstrap and targets.td_lambda != 1.0:
+            raise ValueError(
+                f"targets.td_lambda is {targets.td_lambda}, but targets.bootstrap=target_network values one bootstrap per "
+                "target only; set td_lambda=1 or bootstrap=search"
+            )
+        self._targets = targets
+        self._num_unroll_steps = num_unroll_steps
+        self._with_next_observation = with_next_observation
+        self._head = head_length(spec.num_stacked_frames)
+        self._tail = tail_length(num_unroll_steps, targets.td_steps)
+        self._spec = spec
+        self._generator = generator
+        self._storage = Storage(spec, config.capacity)
+        self._priorities = Priorities(config, config.capacity)
+        self._in_flight = np.zeros(config.capacity, np.bool_)
+        self._size = 0
+        self._counts = dict.fromkeys(_COUNTERS, 0)
+        self.limiter = RateLimiter(
+            samples_per_insert=config.samples_per_insert,
+            min_size=config.min_size,
+            batch_size=batch_size,
+            insert_quantum=insert_quantum,
+            error_buffer=config.error_buffer,
+            clock=clock,
+        )
+
+    @property
+    def size(self) -> int:
+        """Positions that can be sampled."""
+        return self._size
+
+    @property
+    def num_segments(self) -> int:
+        """Segments held."""
+        return len(self._storage.segments)
+
+    @property
+    def bytes(self) -> int:
+        """Memory of the ring and the sum tree, allocated once."""
+        return self._storage.bytes + self._priorities.tree.bytes + self._in_flight.nbytes
+
+    def add(self, segment: Segment) -> None:
+        """Insert a segment; the oldest ones make room, whole. Raises ValueError if it does not fit this buffer."""
+        check_segment(segment, self._spec, head=self._head, tail=self._tail)
+        storage = self._storage
+        if len(segment) > storage.capacity:
+            raise ValueError(
+                f"a segment of {len(segment)} positions does not fit replay.capacity={storage.capacity}; "
+                "raise the capacity, or lower selfplay.segment_length or targets.td_steps"
+            )
+        while storage.capacity - storage.num_used < len(segment):
+            self._evict_oldest()
+        rows = storage.append(segment)
+        self._priorities.insert(
+            rows, self._value_errors(rows) if self._priorities.needs_errors else None
+        )
+        self._size += len(rows)
+        self._counts["inserted"] += len(rows)
+        self.limiter.record_insert(len(rows))
+
+    def _evict_oldest(self) -> None:
+        rows = self._storage.evict_oldest()
+        self._priorities.clear(rows)
+        self._in_flight[rows] = False
+        times = self._storage.columns["times_sampled"][rows]
+        self._size -= len(rows)
+        self._counts["evicted"] += len(rows)
+        self._counts["evicted_samples"] += int(times.sum())
+        self._counts["evicted_unsampled"] += int((times == 0).sum())
+
+    def _value_errors(self, rows: IndexArray) -> npt.NDArray[np.float64]:
+        targets, positions = self._targets, self._storage.targets
+        value = value_targets(
+            positions, rows, targets.discount, targets.td_steps, targets.td_lambda
+        )
+        return np.abs(positions.root_value[rows].astype(np.float64) - value)
+
+    def sample(self, batch_size: int) -> Batch:
+        """Draw `batch_size` positions with replacement and make their targets; counted by the limiter.
+
+        Observations behind an end repeat the last real one. Raises ValueError if the buffer is empty.
+        """
+        if self._size == 0:
+            raise ValueError(
+                "the replay buffer is empty: nothing can be sampled before a segment is added"
+            )
+        storage, columns, targets = self._storage, self._storage.columns, self._targets
+        num_steps = self._num_unroll_steps
+        slot = self._priorities.tree.sample(batch_size, self._generator)
+        random_action = self._generator.integers(
+            storage.num_actions, size=(batch_size, num_steps), dtype=np.int64
+        )
+        unrolled = unroll_targets(
+            storage.targets,
+            slot,
+            num_steps,
+            targets.discount,
+            targets.td_steps,
+            targets.td_lambda,
+            self._stored_bootstrap,
+        )
+        real_action = unrolled.policy_mask[:, :-1] > 0
+        stored_action = columns["action"][unrolled.row[:, :-1]]
+        np.add.at(columns["times_sampled"], slot, 1)
+        self._counts["sampled"] += batch_size
+        self.limiter.record_sample(batch_size)
+        return Batch(
+            observation=storage.observations(slot),
+            next_observation=(
+                self._observations(unrolled.row[:, 1:]) if self._with_next_observation else None
+            ),
+            action=np.where(real_action, stored_action, random_action),
+            reward=unrolled.reward,
+            reward_mask=unrolled.reward_mask,
+            value=unrolled.value,
+            value_mask=unrolled.value_mask,
+            policy=unrolled.policy,
+            policy_mask=unrolled.policy_mask,
+            turn=unrolled.turn,
+            turn_mask=unrolled.turn_mask,
+            observation_mask=unrolled.observation_mask,
+            bootstrap_observation=(
+                None if self._stored_bootstrap else self._observations(unrolled.bootstrap_row)
+            ),
+            bootstrap_discount=None if self._stored_bootstrap else unrolled.bootstrap_discount,
+            weight=self._priorities.importance_weights(slot),
+            slot=slot,
+            generation=columns["generation"][slot],
+            root_value=columns["root_value"][slot],
+            behaviour_version=columns["behaviour_version"][slot],
+            target_version=columns["target_version"][slot],
+        )
+
+    def _observations(self, rows: IndexArray) -> npt.NDArray[Any]:
+        """Observations `[B, k, *O]` of `rows[B, k]`."""
+        flat = self._storage.observations(rows.reshape(-1))
+        return flat.reshape(*rows.shape, *flat.shape[1:])
+
+    def update_priorities(
+        self, slot: IndexArray, generation: IndexArray, priority: npt.NDArray[Any]
+    ) -> int:
+        """Set the value errors of positions `[n]`; returns how many were dropped because their position is gone.
+
+        Without prioritised sampling the errors are not used. Raises ValueError if an error is negative or not finite.
+        """
+        if not (np.isfinite(priority).all() and (priority >= 0).all()):
+            raise ValueError("priorities must be finite and at least 0")
+        alive = self._storage.columns["generation"][slot] == generation
+        self._priorities.set(slot[alive], priority[alive])
+        dropped = int(np.count_nonzero(~alive))
+        self._counts["dropped_priorities"] += dropped
+        return dropped
+
+    def stalest(self, count: int, newest_version: int) -> IndexArray:
+        """Up to `count` positions whose targets are older than `newest_version`, oldest first (ties: lowest slot first).
+
+        They count as being refreshed, and are not given again, until `write_back` or `release`.
+        """
+        columns = self._storage.columns
+        slots: IndexArray = oldest_targets(
+            columns["target_version"], columns["sampleable"], self._in_flight, count, newest_version
+        )
+        self._in_flight[slots] = True
+        return slots
+
+    def roots(self, slots: IndexArray) -> RootPositions:
+        """Positions `slots[n]` as roots of a new search."""
+        return self._storage.roots(slots)
+
+    def write_back(
+        self,
+        slot: IndexArray,
+        generation: IndexArray,
+        policy: FloatArray,
+        root_value: FloatArray,
+        version: int,
+    ) -> tuple[int, int]:
+        """Replace the targets of positions `[n]` by those that weights `version` searched; returns (written, dropped).
+
+        Dropped are results of evicted positions and those not newer than the stored target. Priorities stay as they are
+        until the position is sampled. Copies of a position in the context of another segment keep their targets.
+        """
+        columns = self._storage.columns
+        written = int(
+            write_targets(
+                (columns["policy"], columns["root_value"], columns["target_version"]),
+                columns["generation"],
+                self._in_flight,
+                slot,
+                generation,
+                (policy, root_value, version),
+            )
+        )
+        dropped = len(slot) - written
+        self._counts["written_back"] += written
+        self._counts["dropped_write_backs"] += dropped
+        return written, dropped
+
+    def release(self, slot: IndexArray, generation: IndexArray) -> None:
+        """Give up refreshing positions `[n]` without a result; `stalest` may give them again."""
+        alive = self._storage.columns["generation"][slot] == generation
+        self._in_flight[slot[alive]] = False
+
+    def fresh_fraction(self, newest_version: int, max_age: int) -> float:
+        """Probability that a sample's policy target is at most `max_age` versions old; 0 in an empty buffer."""
+        if self._size == 0:
+            return 0.0
+        version = self._storage.columns["target_version"]
+        fresh = fresh_mass(self._priorities.tree.weights, version, newest_version - max_age)
+        return float(fresh) / self._priorities.tree.total
+
+    def statistics(self) -> dict[str, float]:
+        """Metrics of this buffer and its limiter; counts are totals of the run."""
+        counts, limiter = self._counts, self.limiter
+        evicted = max(1, counts["evicted"])
+        statistics = {
+            "size": self._size,
+            "segments": self.num_segments,
+            "bytes": self.bytes,
+            "used_fraction": self._storage.num_used / self._storage.capacity,
+            "reuse": counts["evicted_samples"] / evicted,
+            "never_sampled_fraction": counts["evicted_unsampled"] / evicted,
+            "samples_per_insert": limiter.achieved_samples_per_insert,
+            "limiter_error": limiter.error,
+            "insert_wait_seconds": limiter.insert_wait_seconds,
+            "sample_wait_seconds": limiter.sample_wait_seconds,
+        }
+        for name in _COUNTERS:
+            if not name.startswith("evicted_"):
+                statistics[name] = counts[name]
+        return {f"replay/{name}": float(number) for name, number in statistics.items()}
+
+    def state(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
+        """Arrays and JSON that `restore` continues from, bit for bit.
+
+        The arrays are views: write or copy them before the buffer changes. Positions being refreshed count as given up.
+        """
+        arrays, storage = self._storage.state()
+        arrays["weight"] = self._priorities.tree.weights[: len(arrays["generation"])]
+        return arrays, {
+            "storage": storage,
+            "limiter": self.limiter.state(),
+            "counts": dict(self._counts),
+            "highest_error": self._priorities.highest_error,
+            "generator": self._generator.bit_generator.state,
+        }
+
+    def restore(self, arrays: dict[str, npt.NDArray[Any]] | None, meta: dict[str, Any]) -> None:
+        """Continue from `state`.
+
+        Without `arrays` the buffer stays empty and its limiter in the filling stage; totals and randomness continue.
+        Raises ValueError if the saved buffer does not fit this one.
+        """
+        if arrays is not None:
+            self._storage.restore(arrays, meta["storage"])
+            self._priorities.tree.load(np.where(arrays["sampleable"], arrays["weight"], 0.0))
+            self._in_flight.fill(False)
+            self._size = sum(segment.num_sampled for segment in self._storage.segments)
+            self._priorities.highest_error = float(meta["highest_error"])
+            self.limiter.restore(meta["limiter"])
+        self._counts = {name: int(meta["counts"][name]) for name in _COUNTERS}
+        self._generator.bit_generator.state = meta["generator"]

@@ -1,0 +1,243 @@
+"""Flat storage of segments: columns over one ring of rows, oldest segment overwritten first.
+
+Letters: `C` rows of the ring, `n` rows asked for, `A` actions, `*F` shape of a frame, `S` stacked frames, `*O` shape of a
+stacked observation. A row holds one position; a segment takes consecutive rows (behind row `C - 1` comes row 0).
+"""
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from muzero.envs.base import EnvSpec
+from muzero.replay.episode import Segment
+from muzero.targets import Positions
+
+IndexArray = npt.NDArray[np.int64]
+
+NO_GENERATION = -1
+
+
+class StoredSegment(NamedTuple):
+    """Where a segment lies: its first row, rows, first sampled position and number of sampled positions."""
+
+    row: int
+    length: int
+    first: int
+    num_sampled: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RootPositions:
+    """Stored positions as roots of a new search; see `ReplayBuffer.roots`."""
+
+    observation: npt.NDArray[Any]
+    """`[n, *O]` stacked observation."""
+    legal: npt.NDArray[np.bool_]
+    """`[n, A]` legal actions."""
+    to_play: npt.NDArray[np.int8]
+    """`[n]` player to move."""
+    generation: IndexArray
+    """`[n]` generation of each position, to be given back with the result."""
+    target_version: npt.NDArray[np.int32]
+    """`[n]` weights version that searched the stored target."""
+
+
+@njit(cache=True, nogil=True)
+def stack_rows(rows, num_frames, starts_episode):  # type: ignore[no-untyped-def]
+    """Rows `[n, S]` of the frames that make the observations of `rows[n]`, oldest first.
+
+    Before an episode's first position its first frame is repeated.
+    """
+    num_rows = starts_episode.shape[0]
+    stacked = np.empty((rows.shape[0], num_frames), np.int64)
+    for i in range(rows.shape[0]):
+        at = rows[i]
+        for frame in range(num_frames - 1, -1, -1):
+            stacked[i, frame] = at
+            if not starts_episode[at]:
+                at = (at - 1) % num_rows
+    return stacked
+
+
+def _smallest_dtype(num_values: int) -> np.dtype[Any]:
+    return np.min_scalar_type(max(0, num_values - 1))
+
+
+class Storage:
+    """The ring. Rows are addressed by slot (their index) and generation (which changes when a slot is reused)."""
+
+    def __init__(self, spec: EnvSpec, capacity: int) -> None:
+        """Allocate `capacity` rows, all memory at once."""
+        self.capacity = capacity
+        self.num_stacked_frames = spec.num_stacked_frames
+        self.num_actions = spec.num_actions
+        self._observation_shape = spec.observation_shape
+        dtypes: dict[str, tuple[tuple[int, ...], Any]] = {
+            "frame": (spec.frame_shape, spec.frame_dtype),
+            "action": ((), _smallest_dtype(spec.num_actions)),
+            "reward": ((), np.float32),
+            "turn": ((), np.int8),
+            "to_play": ((), np.int8),
+            "legal": (((spec.num_actions + 7) // 8,), np.uint8),
+            "policy": ((spec.num_actions,), np.float32),
+            "root_value": ((), np.float32),
+            "has_action": ((), np.bool_),
+            "starts_episode": ((), np.bool_),
+            "sampleable": ((), np.bool_),
+            "behaviour_version": ((), np.int32),
+            "target_version": ((), np.int32),
+            "generation": ((), np.int64),
+            "times_sampled": ((), np.uint32),
+        }
+        self.columns: dict[str, npt.NDArray[Any]] = {}
+        for name, (shape, dtype) in dtypes.items():
+            column = np.empty((capacity, *shape), dtype)
+            # Writing touches the pages now: a run that needs too much memory fails at its start.
+            column.fill(NO_GENERATION if name == "generation" else 0)
+            self.columns[name] = column
+        columns = self.columns
+        self.targets = Positions(
+            *(columns[k] for k in ("reward", "turn", "has_action", "root_value", "policy"))
+        )
+        self.segments: deque[StoredSegment] = deque()
+        self.num_used = 0
+        """Rows held by segments, context included."""
+        self._next_row = 0
+        self._next_generation = 0
+        self._high_water = 0
+
+    @property
+    def bytes(self) -> int:
+        """Memory of all columns."""
+        return sum(column.nbytes for column in self.columns.values())
+
+    def append(self, segment: Segment) -> IndexArray:
+        """Store a segment in free rows and return the rows of its sampled positions, `[count]`."""
+        length = len(segment)
+        if length > self.capacity - self.num_used:
+            raise AssertionError("rows must be freed by evict_oldest() first")
+        start, stop = self._next_row, self._next_row + length
+        sampleable = np.zeros(length, np.bool_)
+        sampleable[segment.first : segment.first + segment.count] = True
+        starts = np.zeros(length, np.bool_)
+        starts[0] = segment.starts_episode
+        rows: dict[str, npt.NDArray[Any]] = {
+            "frame": segment.frame,
+            "action": segment.action,
+            "reward": segment.reward,
+            "turn": segment.turn,
+            "to_play": segment.to_play,
+            "legal": np.packbits(segment.legal, axis=1),
+            "policy": segment.policy,
+            "root_value": segment.root_value,
+            "has_action": segment.has_action,
+            "starts_episode": starts,
+            "sampleable": sampleable,
+            "behaviour_version": segment.version,
+            "target_version": segment.version,
+            "generation": np.full(length, self._next_generation),
+            "times_sampled": np.zeros(length, np.uint32),
+        }
+        before = min(stop, self.capacity) - start
+        for name, values in rows.items():
+            column = self.columns[name]
+            column[start : start + before] = values[:before]
+            if before < length:
+                column[: length - before] = values[before:]
+        self.segments.append(StoredSegment(start, length, segment.first, segment.count))
+        self.num_used += length
+        self._next_row = stop % self.capacity
+        self._next_generation += 1
+        self._high_water = max(self._high_water, min(stop, self.capacity))
+        return self._sampled_rows(self.segments[-1])
+
+    def evict_oldest(self) -> IndexArray:
+        """Free the rows of the oldest segment and return those of its sampled positions, `[count]`."""
+        oldest = self.segments.popleft()
+        rows = (oldest.row + np.arange(oldest.length)) % self.capacity
+        self.columns["generation"][rows] = NO_GENERATION
+        self.columns["sampleable"][rows] = False
+        self.num_used -= oldest.length
+        return self._sampled_rows(oldest)
+
+    def _sampled_rows(self, segment: StoredSegment) -> IndexArray:
+        begin = segment.row + segment.first
+        return np.arange(begin, begin + segment.num_sampled) % self.capacity
+
+    def observations(self, rows: IndexArray) -> npt.NDArray[Any]:
+        """Stacked observations `[n, *O]` of `rows[n]`."""
+        frames = self.columns["frame"]
+        if self.num_stacked_frames == 1:
+            return frames[rows]
+        stacked = stack_rows(rows, self.num_stacked_frames, self.columns["starts_episode"])
+        return frames[stacked].reshape(len(rows), *self._observation_shape)
+
+    def roots(self, rows: IndexArray) -> RootPositions:
+        """`rows[n]` as roots of a new search."""
+        columns = self.columns
+        packed = columns["legal"][rows]
+        return RootPositions(
+            observation=self.observations(rows),
+            legal=np.unpackbits(packed, axis=1, count=self.num_actions).view(np.bool_),
+            to_play=columns["to_play"][rows],
+            generation=columns["generation"][rows],
+            target_version=columns["target_version"][rows],
+        )
+
+    def state(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
+        """Arrays (views of the rows ever used, not copies) and JSON that `restore` continues from."""
+        arrays = {name: column[: self._high_water] for name, column in self.columns.items()}
+        table = np.array(self.segments, np.int64).reshape(-1, len(StoredSegment._fields))
+        arrays["segments"] = table
+        return arrays, {
+            "capacity": self.capacity,
+            "next_row": self._next_row,
+            "next_generation": self._next_generation,
+        }
+
+    def restore(self, arrays: dict[str, npt.NDArray[Any]], meta: dict[str, Any]) -> None:
+        """Hold what `state` described; raises ValueError, and changes nothing, if it does not fit this storage."""
+        if meta["capacity"] != self.capacity:
+            raise ValueError(
+                f"replay.capacity is {self.capacity}, but the saved replay has {meta['capacity']} positions; "
+                f"set replay.capacity={meta['capacity']} or resume without the saved replay"
+            )
+        high_water = len(arrays["generation"]) if "generation" in arrays else 0
+        for name, column in self.columns.items():
+            saved = arrays.get(name)
+            expected = (high_water, *column.shape[1:])
+            if saved is None or saved.shape != expected or saved.dtype != column.dtype:
+                found = "missing" if saved is None else f"{saved.dtype}{list(saved.shape)}"
+                raise ValueError(
+                    f"the saved replay does not fit this run: column {name} is {found}, expected "
+                    f"{column.dtype}{list(expected)}; was it saved with another environment?"
+                )
+        segments = [StoredSegment(*map(int, row)) for row in arrays["segments"]]
+        self._check_table(segments, high_water, meta["next_row"])
+        for name, column in self.columns.items():
+            column[:high_water] = arrays[name]
+            column[high_water:] = NO_GENERATION if name == "generation" else 0
+        self.segments = deque(segments)
+        self.num_used = sum(segment.length for segment in segments)
+        self._high_water = high_water
+        self._next_row = int(meta["next_row"])
+        self._next_generation = int(meta["next_generation"])
+
+    def _check_table(self, segments: list[StoredSegment], high_water: int, next_row: int) -> None:
+        """Segments must lie one behind the other, up to `next_row`, within the saved rows."""
+        ends = [(s.row + s.length) % self.capacity for s in segments]
+        follows = [s.row for s in segments[1:]] + [next_row]
+        fits = all(
+            0 <= s.row < self.capacity
+            and s.length > 0
+            and 0 <= s.first < s.first + s.num_sampled <= s.length
+            and (s.row + s.length <= high_water or high_water == self.capacity)
+            for s in segments
+        )
+        used = sum(s.length for s in segments)
+        if not fits or used > self.capacity or (segments and ends != follows):
+            raise ValueError("the saved replay is damaged: its table of segments is inconsistent")

@@ -1,0 +1,212 @@
+"""From a config to the objects of a run: the one place that knows all sections."""
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+import torch
+
+from mcts import Search, SearchSettings
+from muzero.config.schema import Config, SearchConfig
+from muzero.envs.base import EnvSpec
+from muzero.envs.registry import make_env, make_spec
+from muzero.evaluation.agent import Agent
+from muzero.inference.local import LocalModel
+from muzero.learner.learner import Learner
+from muzero.network.base import MuZeroNetwork, NetworkSpec
+from muzero.network.factory import make_network
+from muzero.replay.buffer import ReplayBuffer
+from muzero.replay.segments import head_length, tail_length
+from muzero.selfplay import SelfPlay
+from reanalyze import ReanalyzeWorker, Refresher
+
+
+class Role(IntEnum):
+    """Branches of a run's seed; a role's number never changes, so adding one leaves the others' randomness alone."""
+
+    NETWORK = 0
+    SELFPLAY = 1
+    REPLAY = 2
+    EVALUATION = 3
+
+
+def role_seed(config: Config, role: Role) -> np.random.SeedSequence:
+    """The seed of a role: all are branches of the run's one seed."""
+    return np.random.SeedSequence(config.seed, spawn_key=(int(role),))
+
+
+def choose_device(name: str) -> torch.device:
+    """The device that `runtime.device` asks for.
+
+    Raises:
+        ValueError: If CUDA is asked for where there is none.
+    """
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    device = torch.device(name)
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError(
+            f"runtime.device={name} needs CUDA, which torch {torch.__version__} does not find on this machine; "
+            "use runtime.device=cpu, or auto to take what is there"
+        )
+    return device
+
+
+def network_spec(config: Config, spec: EnvSpec) -> NetworkSpec:
+    """What the network has to know of the environment.
+
+    Raises:
+        ValueError: If the game needs a turn head and the config refuses it.
+    """
+    needs_turn_head = spec.turn_order == "repeated"
+    if needs_turn_head and config.network.turn_head is False:
+        raise ValueError(
+            f"network.turn_head=false cannot play {spec.name}: a player may move twice in a row there, so the "
+            "network has to predict who moves next; set it to null or true"
+        )
+    return NetworkSpec(
+        observation_shape=spec.observation_shape,
+        observation_scale=1.0 / 255.0 if spec.frame_dtype == np.uint8 else 1.0,
+        num_actions=spec.num_actions,
+        num_players=spec.num_players,
+        has_turn_head=needs_turn_head or bool(config.network.turn_head),
+    )
+
+
+def search_settings(search: SearchConfig, num_simulations: int | None) -> SearchSettings:
+    """The search's own record, with a role's number of simulations if it sets one."""
+    return SearchSettings(
+        kind=search.kind,
+        num_simulations=search.num_simulations if num_simulations is None else num_simulations,
+        max_depth=search.max_depth,
+        normalization=search.normalization,
+        value_min=search.value_min,
+        value_max=search.value_max,
+        min_value_range=search.min_value_range,
+        pb_c_init=search.pb_c_init,
+        pb_c_base=search.pb_c_base,
+        first_play_urgency=search.first_play_urgency,
+        root_dirichlet_alpha=search.root_dirichlet_alpha,
+        root_exploration_fraction=search.root_exploration_fraction,
+        max_num_considered_actions=search.max_num_considered_actions,
+        gumbel_scale=search.gumbel_scale,
+        value_scale=search.value_scale,
+        maxvisit_init=search.maxvisit_init,
+        use_mixed_value=search.use_mixed_value,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Builder:
+    """Makes the roles of one run.
+
+    Example:
+        >>> builder = Builder.of(config)
+        >>> learner, replay = builder.learner(), builder.replay()
+    """
+
+    config: Config
+    spec: EnvSpec
+    network_spec: NetworkSpec
+    device: torch.device
+
+    @classmethod
+    def of(cls, config: Config) -> "Builder":
+        """A builder for `config`; looks at the environment once."""
+        spec = make_spec(config.env)
+        return cls(
+            config, spec, network_spec(config, spec), choose_device(config.runtime.device)
+        )
+
+    def network(self) -> MuZeroNetwork:
+        """The untrained network of this run's seed."""
+        seed = int(role_seed(self.config, Role.NETWORK).generate_state(1)[0])
+        return make_network(self.config.network, self.network_spec, seed)
+
+    def learner(self) -> Learner:
+        """The learner with an untrained network."""
+        return Learner(
+            self.network(),
+            self.config.learner,
+            device=self.device,
+            uses_target_network=self.config.targets.bootstrap == "target_network",
+        )
+
+    def replay(self) -> ReplayBuffer:
+        """An empty replay buffer."""
+        config = self.config
+        return ReplayBuffer(
+            self.spec,
+            config.replay,
+            config.targets,
+            num_unroll_steps=config.learner.num_unroll_steps,
+            with_next_observation=config.learner.consistency_loss_weight > 0.0,
+            batch_size=config.learner.batch_size,
+            insert_quantum=config.selfplay.num_games,
+            generator=np.random.default_rng(role_seed(config, Role.REPLAY)),
+        )
+
+    def selfplay(self) -> SelfPlay:
+        """Self-play with the untrained network."""
+        config = self.config
+        settings = search_settings(config.search, config.selfplay.num_simulations)
+        num_games = config.selfplay.num_games
+        return SelfPlay(
+            make_env(config.env, num_games),
+            self.model(num_games, settings.num_simulations),
+            self.search(num_games, settings),
+            settings,
+            config.selfplay,
+            head=head_length(self.spec.num_stacked_frames),
+            tail=tail_length(config.learner.num_unroll_steps, config.targets.td_steps),
+            root_value=config.search.root_value,
+            seed=role_seed(config, Role.SELFPLAY),
+        )
+
+    def reanalyze(self) -> ReanalyzeWorker | None:
+        """The reanalyze worker; None if it is off."""
+        config = self.config.reanalyze
+        if config.fresh_fraction <= 0.0:
+            return None
+        settings = search_settings(self.config.search, config.num_simulations)
+        return ReanalyzeWorker(
+            Refresher(
+                self.model(config.batch_size, settings.num_simulations),
+                self.search(config.batch_size, settings),
+                root_value=self.config.search.root_value,
+            )
+        )
+
+    def agent(self, batch_size: int, num_simulations: int | None = None) -> Agent:
+        """An agent for evaluation and play, with the untrained network; its model takes weights by `load`."""
+        settings = search_settings(
+            self.config.search,
+            self.config.evaluation.num_simulations if num_simulations is None else num_simulations,
+        )
+        return Agent(
+            self.model(batch_size, settings.num_simulations),
+            settings,
+            num_actions=self.spec.num_actions,
+            batch_size=batch_size,
+            num_threads=self.config.search.num_threads,
+        )
+
+    def model(self, batch_size: int, num_simulations: int) -> LocalModel:
+        """The network as the search sees it, with room for `batch_size` trees."""
+        return LocalModel(
+            self.network(),
+            batch_size=batch_size,
+            num_nodes=num_simulations + 1,
+            discount=self.config.targets.discount,
+            device=self.device,
+        )
+
+    def search(self, batch_size: int, settings: SearchSettings) -> Search:
+        """A search with room for `batch_size` trees."""
+        return Search(
+            settings,
+            batch_size=batch_size,
+            num_actions=self.spec.num_actions,
+            num_threads=self.config.search.num_threads,
+        )

@@ -1,0 +1,102 @@
+"""Evaluation of a run's weights: the agent against its opponents, or its episodes."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from muzero.config.schema import OpenSpielConfig
+from muzero.envs.registry import make_env
+from muzero.evaluation.agent import Agent
+from muzero.evaluation.episodes import evaluate_episodes, evaluate_versus_random
+from muzero.evaluation.evaluator import evaluate_opponents, make_opponent
+from muzero.runtime.build import Builder, Role, role_seed
+from muzero.runtime.players import agent_player, load_player
+
+_MAX_ROWS = 256
+_RATES = {"wins": "win_rate", "draws": "draw_rate", "losses": "loss_rate"}
+_SCORES = {"mean": "score_mean", "std": "score_std", "min": "score_min", "iqm": "score_iqm"}
+
+
+class RunEvaluator:
+    """Evaluates weights as `EvaluationConfig` says; the same weights and seed give the same report.
+
+    Example:
+        >>> reports = RunEvaluator(builder).evaluate(weights, version=100)
+        >>> reports[0]["opponent"], reports[0]["losses"]
+
+    Raises:
+        ValueError: If an opponent cannot be had for this game.
+    """
+
+    def __init__(self, builder: Builder) -> None:
+        self._builder, self._config = builder, builder.config.evaluation
+        self._seed = int(role_seed(builder.config, Role.EVALUATION).generate_state(1)[0])
+        self._board = isinstance(builder.config.env, OpenSpielConfig) and (
+            builder.spec.num_players == 2
+        )
+        rows = _MAX_ROWS if self._board else min(self._config.games, _MAX_ROWS)
+        self._agent: Agent = builder.agent(rows)
+        if self._board:
+            from muzero.envs.open_spiel import load_game  # other games need no OpenSpiel
+
+            self._game = load_game(builder.config.env)
+            self._player = agent_player(builder, self._agent)
+            self._rivals = {
+                name: make_opponent(name, self._game, load_player)
+                for name in self._config.opponents
+            }
+
+    def evaluate(
+        self, weights: dict[str, Tensor], version: int, folder: Path | None = None
+    ) -> list[dict[str, Any]]:
+        """One report per opponent, or one of the episodes of a single-agent environment, as JSON types.
+
+        Args:
+            folder: Where the games are written, one JSON object a line.
+        """
+        builder, config = self._builder, self._config
+        self._agent.model.load(weights, version)
+        if self._board:
+            if folder is not None:
+                folder.mkdir(parents=True, exist_ok=True)
+            return evaluate_opponents(
+                self._player,
+                self._rivals,
+                self._game,
+                games=config.games,
+                max_opening_moves=config.max_opening_moves,
+                seed=self._seed,
+                exhaustive=config.exhaustive,
+                max_moves=config.max_episode_steps,
+                folder=folder,
+            )
+        env_config = builder.config.env
+        if config.max_episode_steps is not None:
+            env_config = replace(env_config, max_episode_steps=config.max_episode_steps)
+        env = make_env(env_config, self._agent.batch_size)
+        try:
+            if builder.spec.num_players == 2:
+                games = config.games
+                return [evaluate_versus_random(env, self._agent, games=games, seed=self._seed)]
+            return [evaluate_episodes(env, self._agent, episodes=config.games, seed=self._seed)]
+        finally:
+            env.close()
+
+
+def as_metrics(reports: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """The scalars of evaluation reports, under the names of the metrics reference."""
+    metrics: dict[str, float] = {}
+    for report in reports:
+        if "episodes" in report:
+            metrics |= {f"evaluation/{name}": report[key] for key, name in _SCORES.items()}
+            continue
+        opponent = Path(str(report["opponent"])).name.replace(":", "_")
+        for result, name in _RATES.items():
+            metrics[f"evaluation/{opponent}/{name}"] = report[result] / report["games"]
+        for name in ("optimal_move_rate", "losing_lines"):
+            if name in report:
+                metrics[f"evaluation/{name}"] = report[name]
+    return metrics

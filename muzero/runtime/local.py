@@ -1,0 +1,237 @@
+"""The local runtime: all roles in one process, on a schedule that counters alone decide."""
+
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from muzero.checkpoint import Checkpoint, CheckpointManager
+from muzero.config.schema import Config
+from muzero.metrics import MetricsLogger, Stopwatch
+from muzero.progress import Progress
+from muzero.replay.episode import Segment
+from muzero.runtime import snapshot
+from muzero.runtime.build import Builder
+from muzero.runtime.evaluation import RunEvaluator, as_metrics
+from muzero.runtime.report import Reporter
+from muzero.runtime.signals import GracefulStop
+from muzero.weights import WeightStore
+from reanalyze import Lease, Refreshed, Schedule
+
+logger = logging.getLogger(__name__)
+
+
+class LocalRuntime:
+    """Trains in this process: self-play, replay, learner, reanalyze and evaluation take turns.
+
+    What happens next depends on counters alone, so two runs of one config give the same bytes, and a run that was
+    stopped and resumed equals one that was not. With `runtime.overlap` self-play and reanalyze work in a second thread
+    beside the learner; what they made enters the replay when both are done.
+
+    Example:
+        >>> metrics = LocalRuntime(config, Path(config.run_dir)).train()
+
+    Args:
+        checkpoint: Where to continue from; None starts afresh.
+    """
+
+    def __init__(self, config: Config, run_dir: Path, checkpoint: Checkpoint | None = None) -> None:
+        torch.set_num_threads(config.runtime.learner_threads)
+        self.config, self.run_dir = config, run_dir
+        builder = Builder.of(config)
+        self.learner, self.replay = builder.learner(), builder.replay()
+        self.selfplay, self.reanalyze = builder.selfplay(), builder.reanalyze()
+        self.evaluator = RunEvaluator(builder)
+        self.schedule = Schedule(config.reanalyze)
+        self.weights = WeightStore()
+        self.timer = Stopwatch()
+        # What runs in the second thread is measured apart, so that the main thread's shares sum to 1.
+        self.gather_timer = Stopwatch() if config.runtime.overlap else self.timer
+        self.evaluated_step = self.saved_step = -1
+        self.last_evaluation: dict[str, float] = {}
+        self.checkpoints = CheckpointManager(
+            run_dir / "checkpoints",
+            config.runtime.checkpoints_kept,
+            config.runtime.checkpoint_keep_interval,
+        )
+        self.metrics = MetricsLogger(run_dir, config.logger)
+        self.reporter = Reporter(self)
+        if checkpoint is None:
+            self.weights.publish(0, self.learner.acting_weights())
+        else:
+            snapshot.restore(self, checkpoint)
+            self.saved_step = checkpoint.step
+        self._load_weights()
+
+    @property
+    def learner_step(self) -> int:
+        """Learner steps done."""
+        return self.learner.num_steps_done
+
+    def train(self) -> dict[str, float]:
+        """Train until `learner.num_steps`, or until a signal asks for the end; returns the last evaluation's metrics.
+
+        Either way the run is saved. A KeyboardInterrupt (second signal) ends at once without saving.
+        """
+        config = self.config
+        progress = Progress(
+            config.logger, total_steps=config.learner.num_steps, title=str(self.run_dir)
+        )
+        with progress, GracefulStop(progress.message) as stop, self._background() as submit:
+            self._progress = progress
+            while self.learner_step < config.learner.num_steps and not stop.requested:
+                before = self.learner_step
+                self._tick(submit)
+                if self.learner_step != before:
+                    self._keep_house(before)
+            if not stop.requested:
+                self._evaluate()
+            self._save()
+        self.close()
+        return self.last_evaluation
+
+    def close(self) -> None:
+        """Free what the run holds; a background save is finished first."""
+        self.checkpoints.close()
+        self.metrics.close()
+        self.selfplay.env.close()
+
+    def _tick(self, submit: Callable[..., Any] | None) -> None:
+        """One piece of the schedule: a learner step or a move of every game, or both beside each other."""
+        if submit is not None:
+            self._tick_overlapped(submit)
+        elif self.replay.limiter.can_sample(self.config.learner.batch_size):
+            self._learn()
+        else:
+            self._store(*self._gather(self._lease()))
+
+    def _tick_overlapped(self, submit: Callable[..., Any]) -> None:
+        """Self-play in the second thread, and here the learner's steps that the limiter allows by now."""
+        limiter, batch_size = self.replay.limiter, self.config.learner.batch_size
+        gathering = None
+        lease = self._lease()
+        if limiter.can_insert(1):
+            gathering = submit(self._gather, lease)
+        left = self.config.learner.num_steps - self.learner_step
+        while left > 0 and limiter.can_sample(batch_size):
+            self._learn()
+            left -= 1
+        if gathering is not None:
+            with self.timer.measure("selfplay"):  # the learner waits for data
+                made = gathering.result()
+            self._store(*made)
+
+    def _gather(
+        self, lease: Lease | None
+    ) -> tuple[list[Segment], Lease | None, Refreshed | None]:
+        """A move in every game, and the lease's searches; touches neither replay nor learner."""
+        with self.gather_timer.measure("selfplay"):
+            segments = self.selfplay.play(self._acting_step)
+        if lease is None or self.reanalyze is None:
+            return segments, None, None
+        with self.gather_timer.measure("reanalyze"):
+            return segments, lease, self.reanalyze.search(lease)
+
+    def _store(
+        self, segments: list[Segment], lease: Lease | None, refreshed: Refreshed | None
+    ) -> None:
+        with self.timer.measure("replay"):
+            for segment in segments:
+                self.replay.add(segment)
+            if lease is not None and refreshed is not None and self.reanalyze is not None:
+                self.reanalyze.give_back(self.replay, lease, refreshed)
+
+    def _lease(self) -> Lease | None:
+        """Newest weights for the searches to come, and the positions that are due for a refresh."""
+        self._acting_step = self.learner_step
+        step, interval = self.learner_step, self.config.selfplay.weights_interval
+        if step - self.selfplay.model.version >= interval:
+            self.weights.publish(step, self.learner.acting_weights())
+            self._load_weights()
+        if self.reanalyze is None:
+            return None
+        due = self.schedule.due(
+            self.replay,
+            learner_step=step,
+            refreshed=self.reanalyze.totals.searched,
+            played=self.selfplay.totals.env_steps,
+        )
+        return self.reanalyze.take(self.replay, due, step) if due > 0 else None
+
+    def _load_weights(self) -> None:
+        models = [self.selfplay.model]
+        if self.reanalyze is not None:
+            models.append(self.reanalyze.refresher.model)
+        for model in models:
+            newer = self.weights.pull_if_newer(model.version)
+            if newer is not None:
+                version, state = newer
+                model.load(state, version)
+
+    def _learn(self) -> None:
+        with self.timer.measure("sampling"):
+            batch = self.replay.sample(self.config.learner.batch_size)
+        with self.timer.measure("learner"):
+            report = self.learner.step(batch)
+        with self.timer.measure("sampling"):
+            if not report.skipped:
+                self.replay.update_priorities(batch.slot, batch.generation, report.priorities)
+            self.reporter.note_step(batch, report)
+
+    def _keep_house(self, before: int) -> None:
+        """Log, evaluate and save where the steps since `before` have crossed the interval."""
+        config, after = self.config, self.learner_step
+
+        def crossed(interval: int) -> bool:
+            return interval > 0 and after // interval > before // interval
+
+        if crossed(config.evaluation.interval) and after < config.learner.num_steps:
+            self._evaluate()
+        elif crossed(config.runtime.log_interval):
+            self.reporter.write()
+        self._progress.update(self.reporter.newest)
+        if crossed(config.runtime.checkpoint_interval):
+            self._save()
+
+    def _evaluate(self) -> None:
+        if self.evaluated_step == self.learner_step:
+            return
+        step = self.learner_step
+        self._progress.message(f"evaluating at learner step {step}")
+        folder = self.run_dir / "evaluation" / f"step_{step:08d}"
+        with self.timer.measure("evaluation"):
+            reports = self.evaluator.evaluate(self.learner.acting_weights(), step, folder)
+        self.evaluated_step = step
+        self.last_evaluation = as_metrics(reports)
+        self.reporter.write(self.last_evaluation)
+        self._progress.update(self.reporter.newest, force=True)
+
+    def _save(self) -> None:
+        step = self.learner_step
+        if step == self.saved_step:
+            return
+        with self.timer.measure("checkpoint"):
+            path = self.checkpoints.save(step, snapshot.take(self))
+        self.saved_step = step
+        logger.debug("saved %s", path)
+
+    def _background(self) -> Any:
+        """A second thread for self-play, if `runtime.overlap` asks for it."""
+        if not self.config.runtime.overlap:
+            return nullcontext(None)
+        return _Background()
+
+
+class _Background:
+    """A context that hands out `submit` of one thread."""
+
+    def __enter__(self) -> Callable[..., Any]:
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="selfplay")
+        return self._pool.submit
+
+    def __exit__(self, *error: object) -> None:
+        self._pool.shutdown(cancel_futures=True)

@@ -1,0 +1,72 @@
+"""What a local run tells of itself: one row of metrics at a time."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+import psutil
+
+from muzero.learner.learner import LearnerReport
+from muzero.metrics import Row, time_metrics, wait_metrics
+from muzero.replay.batch import Batch
+
+if TYPE_CHECKING:
+    from muzero.runtime.local import LocalRuntime
+
+_WAITS = ("selfplay", "reanalyze", "replay", "sampling")
+
+
+class Reporter:
+    """Collects what the roles report and writes the rows."""
+
+    def __init__(self, runtime: "LocalRuntime") -> None:
+        self._runtime = runtime
+        self._process = psutil.Process()
+        self._counted: dict[str, int] = {}
+        self.newest: Row = {}
+        """The newest row."""
+
+    def note_step(self, batch: Batch, report: LearnerReport) -> None:
+        """Count a learner step."""
+        step, metrics = self._runtime.learner_step, self._runtime.metrics
+        config = self._runtime.config
+        for name, value in report.metrics.items():
+            if name in ("learning_rate", "skipped_steps"):
+                metrics.last(f"learner/{name}", value)
+            else:
+                metrics.mean(f"learner/{name}", value)
+        metrics.mean("learner/behaviour_age", float(np.mean(step - batch.behaviour_version)))
+        age = step - batch.target_version
+        metrics.mean("learner/target_age", float(np.mean(age)))
+        fresh = float(np.mean(age <= config.reanalyze.max_target_age))
+        metrics.mean("reanalyze/fresh_fraction", fresh)
+        metrics.rate("learner/steps_per_second", 1)
+
+    def write(self, evaluation: Mapping[str, float] | None = None) -> None:
+        """Write a row of everything since the last one."""
+        runtime = self._runtime
+        metrics, totals = runtime.metrics, runtime.selfplay.totals
+        metrics.lasts(runtime.selfplay.report())
+        metrics.lasts(runtime.replay.statistics())
+        metrics.last("replay/samples_per_insert_target", runtime.config.replay.samples_per_insert)
+        metrics.last("selfplay/weights_age", runtime.learner_step - runtime.selfplay.model.version)
+        if runtime.reanalyze is not None:
+            metrics.lasts(runtime.reanalyze.report())
+        if evaluation is not None:
+            metrics.lasts(evaluation)
+        fractions = runtime.timer.fractions()
+        if runtime.gather_timer is not runtime.timer:
+            gathering = runtime.gather_timer.fractions()
+            metrics.lasts(time_metrics(fractions | gathering))
+        else:
+            metrics.lasts(time_metrics(fractions))
+        waits = {cause: fractions.get(cause, 0.0) for cause in _WAITS}
+        metrics.lasts(wait_metrics(waits))
+        metrics.last("system/memory_bytes", self._process.memory_info().rss)
+        for name, total in (
+            ("selfplay/env_steps_per_second", totals.env_steps),
+            ("selfplay/simulations_per_second", totals.simulations),
+        ):
+            metrics.rate(name, total - self._counted.get(name, 0))
+            self._counted[name] = total
+        self.newest = metrics.write(runtime.learner_step, totals.env_steps)

@@ -1,0 +1,72 @@
+"""What a checkpoint of a local run holds, and how a run continues from it.
+
+Parts: `learner` (tensors: weights, target network, averages, optimiser), `learner_state`, `weights` (tensors: those
+in use by self-play), `acting` (tensors: those that evaluation and play use), `replay` and `replay_state`, `selfplay` and `selfplay_state` (running episodes), `state`
+(counters, metrics, reanalyze) and `config` (so that a checkpoint can be used without its run folder).
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from omegaconf import OmegaConf
+
+from muzero.checkpoint import Checkpoint, Part
+
+if TYPE_CHECKING:
+    from muzero.runtime.local import LocalRuntime
+
+
+def take(runtime: "LocalRuntime") -> dict[str, Part]:
+    """The parts of a checkpoint."""
+    learner, learner_state = runtime.learner.state()
+    replay, replay_state = runtime.replay.state()
+    selfplay, selfplay_state = runtime.selfplay.state()
+    published = runtime.weights.pull_if_newer(None)
+    assert published is not None
+    version, weights = published
+    parts: dict[str, Part] = {
+        "learner": learner,
+        "learner_state": learner_state,
+        "weights": weights,
+        "acting": runtime.learner.acting_weights(),
+        "replay_state": replay_state,
+        "selfplay": selfplay,
+        "selfplay_state": selfplay_state,
+        "state": {
+            "weights_version": version,
+            "evaluated_step": runtime.evaluated_step,
+            "evaluation": runtime.last_evaluation,
+            "metrics": runtime.metrics.state(),
+            "reanalyze": None if runtime.reanalyze is None else runtime.reanalyze.state(),
+        },
+        "config": OmegaConf.to_container(OmegaConf.structured(runtime.config)),
+    }
+    if runtime.config.replay.save_with_checkpoint:
+        parts["replay"] = replay
+    return parts
+
+
+def restore(runtime: "LocalRuntime", checkpoint: Checkpoint) -> None:
+    """Continue from a checkpoint.
+
+    Raises:
+        ValueError: If it does not fit the run's config.
+    """
+    state = checkpoint.json("state")
+    runtime.learner.restore(checkpoint.tensors("learner"), checkpoint.json("learner_state"))
+    runtime.weights.publish(state["weights_version"], checkpoint.tensors("weights"))
+    arrays: dict[str, np.ndarray] | None = None
+    if "replay" in checkpoint.parts:
+        arrays = checkpoint.arrays("replay")
+    runtime.replay.restore(arrays, checkpoint.json("replay_state"))
+    runtime.selfplay.restore(checkpoint.arrays("selfplay"), checkpoint.json("selfplay_state"))
+    runtime.evaluated_step = state["evaluated_step"]
+    runtime.last_evaluation = state["evaluation"]
+    runtime.metrics.restore(state["metrics"], checkpoint.step)
+    if runtime.reanalyze is not None and state["reanalyze"] is not None:
+        runtime.reanalyze.restore(state["reanalyze"])
+
+
+def config_of(checkpoint: Checkpoint) -> dict[str, Any]:
+    """The config that a checkpoint was saved with, as plain types."""
+    return checkpoint.json("config")

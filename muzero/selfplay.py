@@ -1,0 +1,267 @@
+"""Self-play: `B` games in lock step, each move searched with the current weights, segments out.
+
+Letters: `B` games, `A` actions.
+"""
+
+from bisect import bisect_right
+from collections import defaultdict
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mcts import Search, SearchSettings, draw_noise, run, select_actions
+from muzero.config.schema import SelfPlayConfig
+from muzero.envs.base import BatchedEnv, TimeStep
+from muzero.envs.stacking import FrameStack
+from muzero.inference.local import LocalModel
+from muzero.replay.episode import Segment
+from muzero.replay.recorder import Recorder
+
+
+@dataclass(slots=True)
+class _Totals:
+    """Sums since the last report, and counts since the start of the run."""
+
+    games: int = 0
+    env_steps: int = 0
+    opening_steps: int = 0
+    simulations: int = 0
+
+
+class SelfPlay:
+    """Plays `B` games in lock step and records them.
+
+    Random opening moves are played without a search; their rows are left out of the search batch, so they
+    cost nothing.
+
+    Example:
+        >>> segments = selfplay.play(learner_step=0)   # one move in every game
+
+    Args:
+        search: Has room for `B` rows; its settings carry noise and number of simulations.
+        root_value: `mean` or `best`, see `SearchConfig.root_value`.
+        head, tail: Context of a segment, see `Recorder`.
+    """
+
+    def __init__(
+        self,
+        env: BatchedEnv,
+        model: LocalModel,
+        search: Search,
+        settings: SearchSettings,
+        config: SelfPlayConfig,
+        *,
+        head: int,
+        tail: int,
+        root_value: str,
+        seed: np.random.SeedSequence,
+    ) -> None:
+        self.env, self.model, self.search = env, model, search
+        self._settings, self._config, self._root_value = settings, config, root_value
+        env_seed, own_seed = seed.spawn(2)
+        self._rng = np.random.default_rng(own_seed)
+        spec = env.spec
+        self._recorder = Recorder(
+            batch_size=env.batch_size,
+            frame_shape=spec.frame_shape,
+            frame_dtype=spec.frame_dtype,
+            num_actions=spec.num_actions,
+            segment_length=config.segment_length,
+            head=head,
+            tail=tail,
+            max_skipped=config.max_opening_moves,
+        )
+        self._stack = FrameStack(spec, env.batch_size)
+        self._time_step = env.reset(int(env_seed.generate_state(1)[0]))
+        everyone = np.ones(env.batch_size, np.bool_)
+        self._stack.reset_rows(everyone, self._time_step.frame)
+        self._opening_left = np.zeros(env.batch_size, np.int64)
+        self._moves = np.zeros(env.batch_size, np.int64)  # of the running episodes
+        self._scores = np.zeros(env.batch_size, np.float64)  # of player 0
+        self.totals = _Totals()
+        self._sums: defaultdict[str, float] = defaultdict(float)
+        self._draw_openings(everyone)
+
+    @property
+    def observation(self) -> npt.NDArray[Any]:
+        """`[B, *O]` observations of the positions to be played now."""
+        return self._stack.observation
+
+    @property
+    def legal(self) -> npt.NDArray[np.bool_]:
+        """`[B, A]` legal actions of the positions to be played now."""
+        return self._time_step.legal
+
+    def play(self, learner_step: int) -> list[Segment]:
+        """Make one move in every game; returns the segments that are complete."""
+        step, observation = self._time_step, self._stack.observation
+        is_opening = self._opening_left > 0
+        rows = np.flatnonzero(~is_opening)
+        action = np.zeros(len(is_opening), np.int32)
+        policy = np.zeros(step.legal.shape, np.float32)
+        root_value = np.zeros(len(is_opening), np.float32)
+        if is_opening.any():
+            action[is_opening] = self._random_actions(step.legal[is_opening])
+        if len(rows) > 0:
+            everyone = len(rows) == len(is_opening)
+            searched = observation if everyone else observation[rows]
+            legal = step.legal if everyone else step.legal[rows]
+            root = self.model.roots(searched)
+            noise = draw_noise(self._settings, legal, self._rng)
+            output = run(self.search, self.model, root, legal, noise)
+            temperature = self._temperature(learner_step, rows)
+            action[rows] = select_actions(output, legal, temperature, self._rng)
+            policy[rows] = output.policy
+            root_value[rows] = output.value if self._root_value == "mean" else output.best_value
+            self._note_search(output.policy, root_value[rows], output.depth)
+        self._recorder.record(
+            frame=step.frame,
+            legal=step.legal,
+            to_play=step.to_play,
+            action=action,
+            policy=policy,
+            root_value=root_value,
+            version=self.model.version,
+            sampled=~is_opening,
+        )
+        self.totals.env_steps += len(rows)
+        self.totals.opening_steps += len(is_opening) - len(rows)
+        self.totals.simulations += len(rows) * self._settings.num_simulations
+        return self._advance(step, self.env.step(action), observation)
+
+    def report(self) -> dict[str, float]:
+        """Means since the last report, under the names of the metrics reference."""
+        sums, self._sums = self._sums, defaultdict(float)
+        report: dict[str, float] = {
+            "selfplay/games": self.totals.games,
+            "selfplay/env_steps": self.totals.env_steps,
+            "selfplay/opening_steps": self.totals.opening_steps,
+        }
+        if sums["searches"]:
+            for name in ("root_value", "policy_entropy", "search_depth"):
+                report[f"selfplay/{name}"] = sums[name] / sums["searches"]
+        if sums["games"]:
+            report["selfplay/game_length"] = sums["length"] / sums["games"]
+            if self.env.spec.num_players == 1:
+                report["selfplay/score"] = sums["score"] / sums["games"]
+            else:
+                report["selfplay/first_player_win_rate"] = sums["wins"] / sums["games"]
+                report["selfplay/draw_rate"] = sums["draws"] / sums["games"]
+        return report
+
+    def state(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
+        """Arrays and JSON that `restore` continues from, bit for bit."""
+        arrays = self._recorder.state() | {
+            "observation": self._stack.observation.copy(),
+            "opening_left": self._opening_left.copy(),
+            "moves": self._moves.copy(),
+            "scores": self._scores.copy(),
+        }
+        meta = {
+            "env": self.env.state(),
+            "rng": self._rng.bit_generator.state,
+            "totals": asdict(self.totals),
+            "sums": dict(self._sums),
+        }
+        return arrays, meta
+
+    def restore(self, arrays: dict[str, npt.NDArray[Any]], meta: dict[str, Any]) -> None:
+        """Continue from `state`."""
+        self._time_step = self.env.restore(meta["env"])
+        self._recorder.restore(arrays)
+        self._stack.restore(arrays["observation"])
+        self._opening_left[:] = arrays["opening_left"]
+        self._moves[:] = arrays["moves"]
+        self._scores[:] = arrays["scores"]
+        self._rng.bit_generator.state = meta["rng"]
+        self.totals = _Totals(**meta["totals"])
+        self._sums = defaultdict(float, meta["sums"])
+
+    def _advance(
+        self, before: TimeStep, after: TimeStep, observation: npt.NDArray[Any]
+    ) -> list[Segment]:
+        """Record what the moves brought, and move on to the next positions."""
+        ended = after.terminated | after.truncated
+        next_to_play, final_value = after.to_play, None
+        if after.truncated.any():
+            final_value, next_to_play = self._value_behind_cut(after, observation)
+        segments = self._recorder.outcome(
+            reward=after.reward,
+            next_to_play=next_to_play,
+            terminated=after.terminated,
+            truncated=after.truncated,
+            final_frame=after.final_frame,
+            final_value=final_value,
+        )
+        self._moves += 1
+        self._scores += np.where(before.to_play == 0, after.score, -after.score)
+        self._stack.push(after.frame)
+        self._opening_left = np.maximum(self._opening_left - 1, 0)
+        if ended.any():
+            self._note_episodes(ended)
+            self._stack.reset_rows(ended, after.frame)
+            self._moves[ended] = 0
+            self._scores[ended] = 0.0
+            self._draw_openings(ended)
+        self._time_step = after
+        return segments
+
+    def _value_behind_cut(
+        self, after: TimeStep, observation: npt.NDArray[Any]
+    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int32]]:
+        """`[B]` network value of the states that were cut off, and who moves there."""
+        if after.final_frame is None or after.final_to_play is None:
+            raise AssertionError(f"{self.env.spec.name}: truncated rows without their final frame")
+        cut = np.flatnonzero(after.truncated)
+        channels = self.env.spec.frame_shape[0]
+        behind = np.concatenate([observation[cut][:, channels:], after.final_frame[cut]], axis=1)
+        value = np.zeros(len(after.truncated), np.float32)
+        value[cut] = self.model.values(behind)
+        return value, np.where(after.truncated, after.final_to_play, after.to_play)
+
+    def _temperature(
+        self, learner_step: int, rows: npt.NDArray[np.integer]
+    ) -> npt.NDArray[np.float64]:
+        config = self._config
+        if self._settings.kind == "gumbel":
+            # Gumbel's own choice is already a sample of the improved policy (Danihelka et al., section 3).
+            return np.zeros(len(rows))
+        stage = bisect_right(config.temperature_steps, learner_step)
+        temperature = np.full(len(rows), config.temperatures[stage])
+        if config.temperature_drop_move is not None:
+            temperature[self._moves[rows] >= config.temperature_drop_move] = 0.0
+        return temperature
+
+    def _draw_openings(self, rows: npt.NDArray[np.bool_]) -> None:
+        """Decide for fresh episodes how many random moves they begin with."""
+        count, most = int(rows.sum()), self._config.max_opening_moves
+        if most > 0:
+            opened = self._rng.random(count) < self._config.opening_fraction
+            self._opening_left[rows] = opened * self._rng.integers(1, most + 1, count)
+
+    def _random_actions(self, legal: npt.NDArray[np.bool_]) -> npt.NDArray[np.intp]:
+        """`[n]` uniform over the legal actions of each row."""
+        return np.argmax(self._rng.random(legal.shape) * legal, axis=1)
+
+    def _note_search(
+        self,
+        policy: npt.NDArray[np.floating],
+        root_value: npt.NDArray[np.floating],
+        depth: npt.NDArray[np.floating],
+    ) -> None:
+        sums = self._sums
+        sums["searches"] += len(policy)
+        sums["policy_entropy"] -= float((policy * np.log(np.maximum(policy, 1e-30))).sum())
+        sums["root_value"] += float(root_value.sum())
+        sums["search_depth"] += float(depth.sum())
+
+    def _note_episodes(self, ended: npt.NDArray[np.bool_]) -> None:
+        games, scores = int(ended.sum()), self._scores[ended]
+        self.totals.games += games
+        self._sums["games"] += games
+        self._sums["length"] += int(self._moves[ended].sum())
+        self._sums["score"] += float(scores.sum())
+        self._sums["wins"] += int((scores > 0).sum())
+        self._sums["draws"] += int((scores == 0).sum())

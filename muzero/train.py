@@ -1,0 +1,102 @@
+"""`muzero-train`: train an agent, or go on with a run."""
+
+import json
+import logging
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from muzero.config.cli import hydra_main
+from muzero.config.schema import Config
+
+if TYPE_CHECKING:
+    from muzero.checkpoint import Checkpoint
+
+logger = logging.getLogger(__name__)
+
+
+def main() -> None:
+    """Entry point of the command."""
+    hydra_main(train)
+
+
+def train(config: Config) -> float | None:
+    """Train `config` to its end; returns the objective of a sweep.
+
+    The objective is the last evaluation's mean score, or its mean win rate with draws as halves, higher is better.
+    """
+    # Imported here: they take seconds, and `--help` should not.
+    from muzero.config.validate import check
+    from muzero.runtime.build import Builder
+    from muzero.runtime.local import LocalRuntime
+
+    run_dir = Path(config.run_dir)
+    builder = Builder.of(config)
+    spec = builder.spec
+    check(
+        config,
+        num_players=spec.num_players,
+        return_bounds=spec.return_bounds,
+        max_episode_steps=spec.max_episode_steps,
+        turn_order=spec.turn_order,
+    )
+    logger.info(
+        "%s: %d actions, observation %s; %s network with %s parameters on %s; run folder %s",
+        spec.name,
+        spec.num_actions,
+        list(spec.observation_shape),
+        config.network.kind,
+        f"{builder.network().num_parameters():,}",
+        builder.device,
+        run_dir,
+    )
+    checkpoint = _newest(run_dir) if config.resume else None
+    logger.info("preparing (the first start on a machine compiles kernels, up to half a minute)")
+    start = time.monotonic()
+    runtime = LocalRuntime(config, run_dir, checkpoint)
+    logger.info("ready after %.1f s", time.monotonic() - start)
+    metrics = runtime.train()
+    _tell(runtime, metrics)
+    return objective(metrics)
+
+
+def objective(metrics: dict[str, float]) -> float | None:
+    """One number for a sweep, higher is better; None without an evaluation."""
+    if "evaluation/score_mean" in metrics:
+        return metrics["evaluation/score_mean"]
+    results = [
+        value * (1.0 if name.endswith("/win_rate") else 0.5)
+        for name, value in metrics.items()
+        if name.endswith(("/win_rate", "/draw_rate"))
+    ]
+    opponents = sum(name.endswith("/win_rate") for name in metrics)
+    return sum(results) / opponents if opponents else None
+
+
+def _newest(run_dir: Path) -> "Checkpoint":
+    from muzero.runtime.players import open_checkpoint
+
+    checkpoint = open_checkpoint(run_dir)
+    logger.info("continuing from learner step %d", checkpoint.step)
+    return checkpoint
+
+
+def _tell(runtime: object, metrics: dict[str, float]) -> None:
+    """Say what came of it and what to do next; the last line is one JSON object."""
+    from muzero.runtime.local import LocalRuntime
+
+    assert isinstance(runtime, LocalRuntime)
+    step, last = runtime.learner_step, runtime.config.learner.num_steps
+    run_dir = runtime.run_dir
+    if step < last:
+        print(f"stopped and saved at learner step {step} of {last}")
+        print(f"go on:     muzero-train resume={run_dir}")
+    else:
+        print(f"finished {last} learner steps, {runtime.selfplay.totals.env_steps:,} env steps")
+    print(f"evaluate:  muzero-evaluate run={run_dir}")
+    print(f"look into: muzero-inspect run={run_dir}")
+    print(json.dumps({"run_dir": str(run_dir), "learner_step": step, **metrics}))
+
+
+if __name__ == "__main__":
+    main()

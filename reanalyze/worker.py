@@ -1,0 +1,96 @@
+"""A lease of reanalyze work: positions taken from the replay, searched, written back."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from muzero.replay.buffer import ReplayBuffer
+from muzero.replay.storage import RootPositions
+from reanalyze.refresh import Refreshed, Refresher
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Positions to refresh, keyed by slot and generation."""
+
+    slot: npt.NDArray[np.int64]
+    """`[n]` positions in the replay's ring."""
+    positions: RootPositions
+    """What a search needs of them."""
+
+
+@dataclass(slots=True)
+class _Totals:
+    searched: int = 0
+    written: int = 0
+    dropped: int = 0
+
+
+class ReanalyzeWorker:
+    """Takes leases, works on them and brings the results back.
+
+    `take` and `give_back` touch the replay; `search` between them does not, so it may run in another thread.
+    """
+
+    def __init__(self, refresher: Refresher) -> None:
+        self.refresher = refresher
+        self.totals = _Totals()
+        self._age = self._value_change = self._policy_change = 0.0
+        self._batches = 0
+
+    def take(self, replay: ReplayBuffer, count: int, learner_step: int) -> Lease | None:
+        """The `count` stalest positions; None if no position's target is older than the model's weights."""
+        slots = replay.stalest(count, self.refresher.model.version)
+        if len(slots) == 0:
+            return None
+        positions = replay.roots(slots)
+        self._age += float(np.mean(learner_step - positions.target_version))
+        return Lease(slots, positions)
+
+    def search(self, lease: Lease) -> Refreshed:
+        """New targets of the leased positions."""
+        return self.refresher.refresh(lease.positions)
+
+    def give_back(self, replay: ReplayBuffer, lease: Lease, result: Refreshed) -> None:
+        """Write the new targets over the old ones; positions evicted meanwhile are dropped and counted."""
+        old = lease.positions
+        self._value_change += float(np.abs(result.root_value - old.root_value).mean())
+        self._policy_change += float(0.5 * np.abs(result.policy - old.policy).sum(axis=1).mean())
+        written, dropped = replay.write_back(
+            lease.slot,
+            lease.positions.generation,
+            result.policy,
+            result.root_value,
+            result.version,
+        )
+        self.totals.searched += len(lease.slot)
+        self.totals.written += written
+        self.totals.dropped += dropped
+        self._batches += 1
+
+    def report(self) -> dict[str, float]:
+        """Totals, and means since the last report, under the names of the metrics reference."""
+        report: dict[str, float] = {
+            "reanalyze/positions": self.totals.searched,
+            "reanalyze/written": self.totals.written,
+            "reanalyze/dropped": self.totals.dropped,
+        }
+        if self._batches:
+            report["reanalyze/target_age"] = self._age / self._batches
+            report["reanalyze/value_change"] = self._value_change / self._batches
+            report["reanalyze/policy_change"] = self._policy_change / self._batches
+        self._age = self._value_change = self._policy_change = 0.0
+        self._batches = 0
+        return report
+
+    def state(self) -> dict[str, Any]:
+        """JSON that `restore` continues from."""
+        sums = [self._age, self._value_change, self._policy_change, self._batches]
+        return {"totals": asdict(self.totals), "sums": sums}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Continue from `state`."""
+        self.totals = _Totals(**state["totals"])
+        self._age, self._value_change, self._policy_change, self._batches = state["sums"]
