@@ -69,6 +69,7 @@ def _rank_unvisited(row, node, gumbel, free_priors, nodes, links):
     """Find the best unvisited action, and the weight of all unvisited ones relative to it.
 
     The weight is `sum exp(logit - logit of the best)`: with it the improved policy needs no exp per unvisited action.
+    A node without children has no use for it, nor has the root.
     """
     logits = free_priors[row, node]
     best = NOTHING_LEFT

@@ -162,7 +162,8 @@ def expand_and_backup(
         highest = logits[row, likeliest]
         is_finite &= highest > -math.inf
         if node != slot or not is_finite:
-            nodes[row, slot, VISITS] = 0
+            nodes[row, slot] = 0
+            links[row, slot] = 0
             links[row, slot, PARENT] = -1
             links[row, slot, ACTION] = -1
         if not is_finite:
@@ -174,7 +175,6 @@ def expand_and_backup(
         if is_gumbel:
             for other in range(num_actions):
                 priors[other] = max(logits[row, other] - highest, lowest_logit)
-            likeliest = STALE  # the weight of the unvisited is added up when it is first needed
         else:
             total = one - one
             for other in range(num_actions):

@@ -148,7 +148,7 @@ def select_actions(
     # In logarithms: visits ** 100 has no float.
     with np.errstate(divide="ignore"):
         logits = np.log(counts) - np.log(np.maximum(most, 1))
-    divisor = np.maximum(temperatures, 1e-12)[:, None]
+    divisor = np.clip(temperatures, 1e-12, 1e12)[:, None]
     cumulative = np.cumsum(np.exp(logits / divisor), axis=1)
     total = cumulative[:, -1]
     # Rounding must not carry the draw past the last action with a share.

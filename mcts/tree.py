@@ -140,12 +140,13 @@ class Tree:
 
     @property
     def priors(self) -> FloatArray:
-        """`[rows, nodes, A]` prior probabilities (noise included at the root); exactly 0 at illegal actions."""
+        """`[rows, nodes, A]` prior probabilities (noise included at the root); exactly 0 at illegal actions, and at
+        slots that stayed unused."""
         field = self._from_children(PRIOR, self._free.copy())
-        if not self.holds_logits:
-            return np.maximum(field, 0)
-        weights = np.exp(field - field.max(axis=-1, keepdims=True))
-        return weights / weights.sum(axis=-1, keepdims=True)
+        if self.holds_logits:
+            weights = np.exp(field - field.max(axis=-1, keepdims=True))
+            field = weights / weights.sum(axis=-1, keepdims=True)
+        return np.where(self._node(VISITS)[..., None] > 0, np.maximum(field, 0), 0)
 
     @property
     def _free(self) -> FloatArray:

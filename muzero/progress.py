@@ -105,11 +105,11 @@ class Progress:
     def message(self, text: str) -> None:
         """Print a line above the display."""
         if self.mode != "none":
-            self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+            self._console.print(text, markup=False, emoji=False, highlight=False, soft_wrap=True)
 
     @property
     def _step(self) -> float | None:
-        return self._values.get("learner_step", self._values.get("learner/step"))
+        return self._values.get("learner_step")
 
     def _show(self, now: float) -> None:
         self._shown_at, self._unseen = now, False
@@ -164,7 +164,7 @@ def _sections(values: Values) -> list[tuple[str, str]]:
             _number(values, "selfplay/games", "{:,.0f} games"),
             _number(values, "env_steps", "{:,.0f} env steps", "selfplay/env_steps"),
             _number(values, "selfplay/game_length", "length {:.1f}"),
-            _number(values, "selfplay/score", "score {:.4g}", "selfplay/return"),
+            _number(values, "selfplay/score", "score {:.4g}"),
         ],
         "replay": [
             _number(values, "replay/size", "{:,.0f} positions"),

@@ -154,7 +154,7 @@ class SelfPlay:
     def state(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
         """Arrays and JSON that `restore` continues from, bit for bit."""
         arrays = self._recorder.state() | {
-            "observation": self._stack.observation.copy(),
+            "observation": self._stack.state(),
             "opening_left": self._opening_left.copy(),
             "moves": self._moves.copy(),
             "scores": self._scores.copy(),

@@ -61,7 +61,9 @@ def page() -> str:
     """The whole page."""
     hints = typing.get_type_hints(Config)
     sections: dict[str, type[Any]] = {
-        name: hint for name, hint in hints.items() if dataclasses.is_dataclass(hint)
+        name: hint
+        for name, hint in hints.items()
+        if isinstance(hint, type) and dataclasses.is_dataclass(hint)
     }
     kinds: dict[str, Mapping[str, type[Any]]] = {"env": ENVS, "network": NETWORKS}
     parts = [HEADER, _groups(), "## The run\n\n" + _table("", Config, skip=set(sections))]

@@ -12,7 +12,7 @@ _LITERAL = re.compile(rf'"((?:{_GROUPS})/[a-z0-9_/<>{{}}]+)"')
 
 
 def documented_names() -> list[str]:
-    """Names in the tables; `<opponent>` stands for any text."""
+    """Names in the tables; `<...>` stands for any text without a slash."""
     return [name for name, _ in _ROW.findall(DOCUMENT.read_text())]
 
 
@@ -38,5 +38,5 @@ def names_in_code() -> dict[str, Path]:
         name: file
         for file in files
         for name in _LITERAL.findall(file.read_text())
-        if "{" not in name
+        if "{" not in name and not name.endswith(("_", "/"))
     }

@@ -20,6 +20,12 @@ from muzero import checkpoint, durable, manifest
 from muzero.checkpoint import CheckpointError, CheckpointManager
 
 
+@pytest.fixture(autouse=True)
+def fast_disk(monkeypatch):
+    """Syncing is tested by its calls; doing it would make these tests as slow as the disk."""
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+
+
 def make_parts(seed: int = 0, large: bool = False) -> dict:
     rng = np.random.default_rng(seed)
     weight = torch.from_numpy(rng.random((3, 4), dtype=np.float32))
@@ -90,6 +96,31 @@ def test_plain_arrays_are_plain_npy_files(tmp_path):
     path = CheckpointManager(tmp_path, 1).save(1, parts)
     array = np.load(path / "replay/observation.npy", allow_pickle=False)
     np.testing.assert_array_equal(array, parts["replay"]["observation"])
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="needs /proc")
+@pytest.mark.parametrize("again", [False, True])
+def test_everything_is_synced_before_it_is_renamed_into_place(tmp_path, monkeypatch, again):
+    manager = CheckpointManager(tmp_path, 1)
+    if again:
+        manager.save(1, make_parts())
+    calls = []
+    real = os.rename
+    monkeypatch.setattr(
+        os, "fsync", lambda descriptor: calls.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+    )
+    monkeypatch.setattr(
+        os, "rename", lambda *paths: (calls.append(tuple(map(str, paths))), real(*paths))
+    )
+    path = manager.save(1, make_parts())
+    aside = Path(f"{path}.tmp")
+    files = {str(aside / file.relative_to(path)) for file in files_of(path)}
+    folders = {str(aside), str(aside / "replay")}
+    moved = calls.index((str(aside), str(path)))
+    assert set(calls[:moved]) - {(str(path), f"{path}.replaced")} == files | folders
+    position = calls.index(str(aside / manifest.MANIFEST))
+    assert files == set(calls[: position + 1])  # the manifest is the last file
+    assert str(tmp_path) in calls[moved + 1 :]
 
 
 def test_an_empty_folder_has_no_checkpoint(tmp_path):
@@ -227,7 +258,7 @@ def test_a_link_in_place_of_a_file_is_refused(tmp_path):
     path = manager.save(1, {"state": {"a": 1}})
     shutil.move(path / "state.json", tmp_path / "elsewhere.json")
     (path / "state.json").symlink_to(tmp_path / "elsewhere.json")
-    with pytest.raises(CheckpointError, match="state.json"):
+    with pytest.raises(CheckpointError, match=r"state\.json"):
         manager.load(1)
 
 
@@ -341,7 +372,7 @@ def test_a_kill_at_any_system_call_leaves_the_old_or_the_new_checkpoint(tmp_path
     assert seen == {8, 9} and dies_at > 20
 
 
-@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EDQUOT, errno.EIO])
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO])
 def test_a_failing_disk_at_any_system_call_loses_nothing_and_says_so(tmp_path, error):
     for fails_at in itertools.count(1):
         folder = tmp_path / str(fails_at)
@@ -414,10 +445,11 @@ for step in itertools.count(0 if newest is None else newest.step + 1):
 """
 
 
-def test_sigkill_while_saving(tmp_path):
+@pytest.mark.parametrize("num_kills", [1, pytest.param(8, marks=pytest.mark.slow)])
+def test_sigkill_while_saving(tmp_path, num_kills):
     rng = random.Random(0)
     newest = -1
-    for _ in range(4):
+    for _ in range(num_kills):
         process = subprocess.Popen(
             [sys.executable, "-c", SAVING_FOR_EVER, str(tmp_path)],
             stdout=subprocess.PIPE,
@@ -425,16 +457,13 @@ def test_sigkill_while_saving(tmp_path):
         )
         with process:
             process.stdout.readline()
+            process.stdout.readline()  # a save begins when the one before is done
             time.sleep(rng.uniform(0, 0.1))
             process.send_signal(signal.SIGKILL)
         found = CheckpointManager(tmp_path, 2, owner=False).newest_valid()
-        if found is None:
-            assert newest == -1  # killed during the very first save
-            continue
-        assert found.step >= newest
+        assert found.step > newest
         newest = found.step
         assert all((array == newest).all() for array in found.arrays("replay").values())
-    assert newest > 0
 
 
 def test_retention_keeps_the_newest_the_milestones_and_the_best(tmp_path):
@@ -555,7 +584,7 @@ def test_background_saves_do_not_wait_and_finish_in_order(tmp_path, monkeypatch)
 
 def test_a_failed_background_save_is_raised_once(tmp_path, monkeypatch):
     def full(path, chunks):
-        raise OSError(errno.ENOSPC, "No space left on device")
+        raise OSError(errno.EDQUOT, "Disk quota exceeded")
 
     manager = CheckpointManager(tmp_path, 2)
     manager.save(1, make_parts())

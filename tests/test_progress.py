@@ -165,7 +165,7 @@ def test_a_modes_choice_is_obeyed_on_any_output():
     assert make("live", terminal=False)[0].mode == "live"
 
 
-@pytest.mark.parametrize("name", [*ROW, "learner/step"])
+@pytest.mark.parametrize("name", ROW)
 @pytest.mark.parametrize("terminal", [False, True])
 def test_any_key_may_be_missing_or_alone(name, terminal):
     shown, output, clock = make(terminal=terminal, interval=0)

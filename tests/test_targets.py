@@ -120,7 +120,7 @@ def test_life_loss_in_the_middle_of_an_episode_ends_returns_and_unrolls() -> Non
     positions.turn[1] = 0
     targets = unroll(positions, [0, 2], K=3, n=10)
     assert targets.value.tolist() == [[3, 2, 0, 0], [7, 4, 0, 0]]
-    assert targets.policy_mask.tolist() == [[1, 1, 0, 0]] + [[1, 1, 0, 0]]
+    assert targets.policy_mask.tolist() == [[1, 1, 0, 0], [1, 1, 0, 0]]
 
 
 def test_bootstrap_left_to_the_caller() -> None:

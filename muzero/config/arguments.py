@@ -6,13 +6,12 @@ import typing
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.errors import OverrideParseException
 from omegaconf import MISSING, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from muzero.config.cli import fail, shows_traceback
 from muzero.config.describe import field_sentences
+from muzero.config.store import parse_override
 from muzero.config.suggest import explain_unknown, setting_names
 
 Schema = TypeVar("Schema")
@@ -62,12 +61,9 @@ def parse_arguments(
             continue
         if message := explain_unknown([argument], schema=schema):
             raise ValueError(message)
+        value = parse_override(argument).value()
         try:
-            OmegaConf.update(node, key, OverridesParser.create().parse_override(argument).value())
-        except OverrideParseException as error:
-            raise ValueError(
-                f"{argument!r}: {error}; quote the value, as in \"{key}='my value'\""
-            ) from error
+            OmegaConf.update(node, key, value)
         except OmegaConfBaseException as error:
             raise ValueError(f"{argument}: {str(error).splitlines()[0]}") from error
     if missing := sorted(OmegaConf.missing_keys(node)):

@@ -10,13 +10,18 @@ from typing import NoReturn
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
-from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.errors import OverrideParseException
 from omegaconf import DictConfig
 
 from muzero.config.effect import warnings
 from muzero.config.schema import Config
-from muzero.config.store import config_dir, config_groups, load_config, save_config, to_config
+from muzero.config.store import (
+    config_dir,
+    config_groups,
+    load_config,
+    parse_override,
+    save_config,
+    to_config,
+)
 from muzero.config.suggest import explain_unknown, free_form_parent
 from muzero.config.validate import check
 
@@ -137,12 +142,7 @@ def _resumed_run(arguments: Sequence[str]) -> Path | None:
     """
     for argument in arguments:
         if argument.startswith("resume="):
-            try:
-                value = OverridesParser.create().parse_override(argument).value()
-            except OverrideParseException as error:
-                raise ValueError(
-                    f"{argument!r}: {error}; quote the folder, as in \"resume='my runs/1'\""
-                ) from error
+            value = parse_override(argument).value()
             return Path(str(value)) if value not in (None, "") else None
     return None
 

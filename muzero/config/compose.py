@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import hydra
+from hydra.errors import HydraException
 from omegaconf import open_dict
 
 from muzero.config.cli import prepare_arguments
@@ -18,8 +19,11 @@ def compose(overrides: Sequence[str] = (), run_dir: str = "runs/composed") -> Co
         ValueError: If a setting is unknown or cannot work.
     """
     arguments = prepare_arguments(overrides)
-    with hydra.initialize_config_dir(version_base="1.3", config_dir=config_dir()):
-        composed = hydra.compose("config", overrides=arguments)
+    try:
+        with hydra.initialize_config_dir(version_base="1.3", config_dir=config_dir()):
+            composed = hydra.compose("config", overrides=arguments)
+    except HydraException as error:
+        raise ValueError(str(error)) from error
     with open_dict(composed):
         composed.run_dir = run_dir
     config = to_config(composed)

@@ -9,8 +9,8 @@ from typing import Any
 
 from hydra.core.config_store import ConfigStore
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import OverrideType
-from hydra.errors import OverrideParseException
+from hydra.core.override_parser.types import Override, OverrideType
+from hydra.errors import HydraException
 from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
@@ -155,12 +155,21 @@ def load_config(run_dir: str | Path, overrides: Sequence[str] = ()) -> Config:
     return to_config(merged)
 
 
+def parse_override(text: str) -> Override:
+    """Parse `section.setting=value` as hydra does; raises ValueError if it cannot be."""
+    try:
+        return OverridesParser.create().parse_overrides([text])[0]
+    except HydraException as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(
+            f"{text!r} cannot be read ({reason}); write setting=value, and quote a value with special characters: "
+            "\"setting='my value'\""
+        ) from error
+
+
 def _apply(config: DictConfig, text: str, run: Path) -> None:
     """Change one value of `config`."""
-    try:
-        override = OverridesParser.create().parse_override(text)
-    except OverrideParseException as error:
-        raise ValueError(f"{text!r} is no setting: {error}") from error
+    override = parse_override(text)
     key = override.key_or_group
     if key == "resume":
         return

@@ -5,6 +5,7 @@ import difflib
 import re
 import typing
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
 
 from muzero.config.schema import Config
 
@@ -34,13 +35,13 @@ def explain_unknown(
     known, groups = set(setting_names(schema)), set(groups)
     for match in filter(None, map(_KEY.match, arguments)):
         name = match[1].split("@")[0]
-        parent, _, leaf = name.rpartition(".")
         if (
             re.split(r"[./]", name)[0] == "hydra"
             or name in known | groups
-            or f"{parent}.*" in known
+            or _free_form_parent(name, known)
         ):
             continue
+        parent, _, leaf = name.rpartition(".")
         return _message(name, parent, leaf, {k for k in known if not k.endswith("*")}, groups)
     return None
 
@@ -48,8 +49,12 @@ def explain_unknown(
 def free_form_parent(argument: str, schema: type = Config) -> str | None:
     """The free-form setting that `argument` sets a key of: `env.parameters` of `env.parameters.size=5`; else None."""
     match = _KEY.match(argument)
-    parent = match[1].rpartition(".")[0] if match else ""
-    return parent if parent and f"{parent}.*" in set(setting_names(schema)) else None
+    return _free_form_parent(match[1], set(setting_names(schema))) if match else None
+
+
+def _free_form_parent(name: str, known: set[str]) -> str | None:
+    parents = accumulate(name.split(".")[:-1], "{}.{}".format)
+    return next((parent for parent in parents if f"{parent}.*" in known), None)
 
 
 def _message(name: str, parent: str, leaf: str, known: set[str], groups: set[str]) -> str:

@@ -277,6 +277,6 @@ def _spec(config: AtariConfig, env: AtariVectorEnv) -> EnvSpec:
         frame_shape=(1 if config.grayscale else 3, config.screen_size, config.screen_size),
         frame_dtype=np.dtype(np.uint8),
         num_stacked_frames=config.num_stacked_frames,
-        num_actions=int(env.single_action_space.n),
+        num_actions=len(env.ale.get_action_set()),
         max_episode_steps=min(config.max_episode_steps or game_steps, game_steps),
     )

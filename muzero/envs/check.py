@@ -38,17 +38,6 @@ def check_env(
     return list(dict.fromkeys(problems))
 
 
-def report(config: EnvConfig, **kwargs: Any) -> int:
-    """Prints what `check_env` found; returns 0 if it found nothing and 1 otherwise, as a command does."""
-    problems = check_env(config, **kwargs)
-    for problem in problems:
-        print(f"- {problem}")
-    print(
-        f"{config.kind} environment {config.name}: {len(problems) or 'no'} problem{'s' * (len(problems) != 1)} found"
-    )
-    return int(bool(problems))
-
-
 def _random_actions(step: TimeStep, rng: np.random.Generator) -> npt.NDArray[np.int64]:
     """`[B]` legal actions, each equally likely."""
     return np.argmax(rng.random(step.legal.shape) * step.legal, axis=1)

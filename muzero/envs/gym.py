@@ -5,7 +5,7 @@ Letters: `B` rows (games), `A` actions, `*F` shape of one frame.
 
 import hashlib
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ from muzero.envs.rules import (
 
 __all__ = ["GymEnv", "make_spec"]
 
-_ROWS = {"sync": LoopRows, "async": AsyncRows}
+_ROWS: dict[str, Callable[[GymConfig, int], Rows]] = {"sync": LoopRows, "async": AsyncRows}
 
 
 def make_spec(config: GymConfig) -> EnvSpec:
@@ -69,7 +69,7 @@ class GymEnv:
         self.batch_size = batch_size
         self._reward_scale = config.reward_scale
         self._max_steps = config.max_episode_steps
-        self._rows: Rows = _ROWS[config.vectorization](config, batch_size)
+        self._rows = _ROWS[config.vectorization](config, batch_size)
         self._seed = 0
         self._episodes = [0] * batch_size
         self._actions: list[list[int]] = [[] for _ in range(batch_size)]
@@ -171,7 +171,7 @@ class GymEnv:
             self._actions[row] = []
         self._num_steps[rows] = 0
         fresh = self._checked(self._rows.reset(self._seeds(rows)))
-        now = Positions(*(array.copy() for array in after))
+        now = Positions(after.frame.copy(), after.legal.copy(), after.to_play.copy())
         for array, fresh_array in zip(now, fresh, strict=True):
             array[rows] = fresh_array[rows]
         return now

@@ -35,7 +35,7 @@ def make_row(config: GymConfig, index: int = 0) -> "Row":
         raise
 
 
-class Row(gymnasium.Wrapper[Observation, int, Any, Any]):
+class Row(gymnasium.Wrapper[Observation, Any, Any, Any]):
     """`env` with frames `[*F]` as observations and actions `0 <= a < A`; what it returns has been checked.
 
     `info` keeps two entries, where the environment gives them: `action_mask`, `[A]` bool, and `to_play`, 0 or 1.
@@ -64,10 +64,9 @@ class Row(gymnasium.Wrapper[Observation, int, Any, Any]):
         self._observed_shape = shape
         self.frame_shape = (shape[0] + self._two_players, *shape[1:])
         self.frame_dtype = np.dtype(np.uint8 if self._is_image else np.float32)
+        low, high = (0.0, 255.0) if self._is_image else (-np.inf, np.inf)
         self.observation_space = gymnasium.spaces.Box(
-            *((0, 255) if self._is_image else (-np.inf, np.inf)),
-            self.frame_shape,
-            self.frame_dtype.type,
+            low, high, self.frame_shape, dtype=self.frame_dtype
         )
         self.action_space = gymnasium.spaces.Discrete(self.num_actions)
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
+from gymnasium.spaces import Discrete
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode
 
 from muzero.config.schema import GymConfig
@@ -119,6 +120,9 @@ class AsyncRows:
             context="forkserver" if "forkserver" in methods else "spawn",
             autoreset_mode=AutoresetMode.DISABLED,
         )
+        space = self._envs.single_action_space
+        assert isinstance(space, Discrete)  # as `Row` sees to
+        self._num_actions = int(space.n)
 
     def reset(
         self, seeds: dict[int, int], replays: dict[int, list[int]] | None = None
@@ -143,8 +147,8 @@ class AsyncRows:
         self._envs.close()
 
     def _positions(self, frame: npt.NDArray[Any], infos: dict[str, Any]) -> Positions:
-        num_rows, num_actions = self._envs.num_envs, int(self._envs.single_action_space.n)
-        legal = np.ones((num_rows, num_actions), np.bool_)
+        num_rows = self._envs.num_envs
+        legal = np.ones((num_rows, self._num_actions), np.bool_)
         if "action_mask" in infos:
             legal[infos["_action_mask"]] = infos["action_mask"][infos["_action_mask"]]
         to_play = infos.get("to_play", np.zeros(num_rows)).astype(np.int32)

@@ -90,7 +90,7 @@ class OpenSpielEnv:
             cut = np.flatnonzero(truncated)
             final_frame = np.zeros((self.batch_size, *self.spec.frame_shape), self.spec.frame_dtype)
             final_frame[cut] = self._frames.frames([states[row] for row in cut])
-            for row in cut:
+            for row in cut.tolist():
                 self._start(row)
         self._num_steps[terminated | truncated] = 0
         return self._time_step(

@@ -36,6 +36,7 @@ def load_game(config: OpenSpielConfig) -> pyspiel.Game:
     parameters = _parameters(config, game_type.parameter_specification)
     try:
         game = pyspiel.load_game(game_type.short_name, parameters)
+        game.new_initial_state()  # some parameters are refused only here
     except pyspiel.SpielError as error:
         raise ValueError(
             f"env.game={config.game} refuses env.parameters={parameters}: {error}"
@@ -51,13 +52,13 @@ def sample_chance(state: pyspiel.State, rng: np.random.Generator) -> None:
     while state.is_chance_node():
         outcomes = state.chance_outcomes()
         draw = rng.random()
+        chosen = outcomes[-1][0]  # rounding may leave a rest of `draw` behind the last outcome
         for action, probability in outcomes:
             draw -= probability
             if draw < 0:
+                chosen = action
                 break
-        state.apply_action(
-            action
-        )  # rounding may leave a tiny rest of `draw` behind the last outcome
+        state.apply_action(chosen)
 
 
 def probe(game: pyspiel.Game) -> Probe:
@@ -76,8 +77,9 @@ def probe(game: pyspiel.Game) -> Probe:
             repeats_turns |= mover == state.current_player()
             mover = state.current_player()
             observer.set_from(state, mover)
-            is_binary = is_binary and bool(np.isin(observer.tensor, (0.0, 1.0)).all())
-            state.apply_action(int(rng.choice(state.legal_actions())))
+            is_binary = is_binary and np.array_equal(observer.tensor, observer.tensor != 0)
+            legal = state.legal_actions()
+            state.apply_action(legal[rng.integers(len(legal))])
             sample_chance(state, rng)
     return Probe(repeats_turns, is_binary)
 

@@ -39,13 +39,13 @@ class FrameStack:
         self._frames[:, -1] = frame
 
     def state(self) -> npt.NDArray[Any]:
-        """`[B, num_stacked_frames, *F]`, a fresh copy."""
-        return self._frames.copy()
+        """`[B, *O]`, a fresh copy of `observation`."""
+        return self.observation
 
     def restore(self, state: npt.NDArray[Any]) -> None:
         """Goes back to what `state` returned; raises ValueError if it has another shape."""
-        if state.shape != self._frames.shape:
+        if state.shape != self._shape:
             raise ValueError(
-                f"stacked frames of the shape {state.shape} cannot be restored into {self._frames.shape}"
+                f"stacked frames of the shape {state.shape} cannot be restored into {self._shape}"
             )
-        self._frames[...] = state
+        self._frames[...] = state.reshape(self._frames.shape)

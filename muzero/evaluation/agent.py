@@ -8,29 +8,33 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from mcts import RootOutput, Search, SearchSettings, run
-from mcts.base import BoolArray, IntArray, Model
+from mcts import Search, SearchSettings, run
+from mcts.base import BoolArray, IntArray
+from muzero.inference.local import LocalModel
 
 
-class RootModel(Model, Protocol):
-    """A model that also prepares the roots of a search, such as `muzero.inference.local.LocalModel`."""
+class BatchedAgent(Protocol):
+    """What a player or an evaluation needs of an agent, such as `Agent`."""
 
-    def roots(self, observation: npt.NDArray[Any]) -> RootOutput:
-        """Prepare node 0 of the first `B` rows from observations `[B, *O]`."""
+    def act(self, observation: npt.NDArray[Any], legal: BoolArray) -> IntArray:
+        """Actions `[B]` for observations `[B, *O]` with legal actions `[B, A]`."""
         ...
 
 
 class Agent:
-    """Chooses the search's own best action, or the network's if it has no simulations.
+    """Chooses the search's own best action.
 
     Holds the arrays of `batch_size` searches; the model must have room for as many rows. Deterministic: no noise is
     drawn, and nothing is kept from one call to the next.
+
+    Args:
+        settings: Of the search; None plays the network's most likely action without one.
     """
 
     def __init__(
         self,
-        model: RootModel,
-        settings: SearchSettings,
+        model: LocalModel,
+        settings: SearchSettings | None,
         *,
         num_actions: int,
         batch_size: int,
@@ -40,11 +44,14 @@ class Agent:
         self.settings = settings
         self.batch_size = batch_size
         self._search = (
-            Search(
-                settings, batch_size=batch_size, num_actions=num_actions, num_threads=num_threads
+            None
+            if settings is None
+            else Search(
+                settings,
+                batch_size=batch_size,
+                num_actions=num_actions,
+                num_threads=num_threads,
             )
-            if settings.num_simulations > 0
-            else None
         )
 
     def act(self, observation: npt.NDArray[Any], legal: BoolArray) -> IntArray:

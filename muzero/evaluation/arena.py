@@ -5,7 +5,7 @@ there are others. A game is described by its `Setup` alone, so any game of a mat
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ import pyspiel
 from muzero.envs.open_spiel_game import sample_chance
 from muzero.evaluation.exact import TOLERANCE, Solution, position_key
 from muzero.evaluation.players import Player
-from muzero.evaluation.statistics import wilson_interval
+from muzero.evaluation.statistics import tally
 
 _CHANCE_STREAM, _OPENING_STREAM = 3, 4  # players.py has the others
 _MAX_TRIES = 200
@@ -108,20 +108,6 @@ class MatchResult:
         }
 
 
-def tally(scores: Sequence[float]) -> dict[str, Any]:
-    """Games won (score above 0), drawn and lost, with the 95 % Wilson interval of the share of wins."""
-    wins = sum(score > 0 for score in scores)
-    losses = sum(score < 0 for score in scores)
-    return {
-        "games": len(scores),
-        "wins": wins,
-        "draws": len(scores) - wins - losses,
-        "losses": losses,
-        "win_rate": wins / len(scores) if scores else None,
-        "win_rate_interval": list(wilson_interval(wins, len(scores))),
-    }
-
-
 def play_match(
     first: Player,
     second: Player,
@@ -183,33 +169,30 @@ def _draw_pair(
 ) -> tuple[pyspiel.State, pyspiel.State]:
     """Openings for the first player in seat 0 and in seat 1, the same one if possible."""
 
-    def is_sound(state: pyspiel.State, seats: tuple[int, ...]) -> bool:
-        if solution is None:
-            return True
-        value = solution.value(state)
-        return all(
-            (value if seat == state.current_player() else -value) > -TOLERANCE for seat in seats
-        )
-
-    def draw(accepts: Callable[[pyspiel.State], bool]) -> pyspiel.State | None:
+    def draw(seats: tuple[int, ...], fresh: bool) -> pyspiel.State | None:
         for _ in range(_MAX_TRIES):
             state = _random_opening(game, int(rng.integers(max_moves + 1)), rng)
-            if not state.is_terminal() and accepts(state):
+            if state.is_terminal() or (fresh and position_key(state) in taken):
+                continue
+            if solution is None or not any(is_lost(solution, state, seat) for seat in seats):
                 return state
         return None
 
-    for is_free in (lambda state: position_key(state) not in taken, lambda state: True):
-        shared = draw(lambda state, is_free=is_free: is_free(state) and is_sound(state, (0, 1)))
+    for fresh in (True, False):
+        shared = draw((0, 1), fresh)
         if shared is not None:
             return shared, shared
-        single = [
-            draw(lambda state, is_free=is_free, s=seat: is_free(state) and is_sound(state, (s,)))
-            for seat in (0, 1)
-        ]
-        if single[0] is not None and single[1] is not None:
-            return single[0], single[1]
+        as_first, as_second = draw((0,), fresh), draw((1,), fresh)
+        if as_first is not None and as_second is not None:
+            return as_first, as_second
     initial = _random_opening(game, 0, rng)
     return initial, initial
+
+
+def is_lost(solution: Solution, state: pyspiel.State, seat: int) -> bool:
+    """Whether the rewards still to come are below 0 for `seat` under best play."""
+    value = solution.value(state)
+    return (value if seat == state.current_player() else -value) < -TOLERANCE
 
 
 def _random_opening(game: pyspiel.Game, num_moves: int, rng: np.random.Generator) -> pyspiel.State:
@@ -223,6 +206,14 @@ def _random_opening(game: pyspiel.Game, num_moves: int, rng: np.random.Generator
     return state
 
 
+def opening_state(game: pyspiel.Game, setup: Setup) -> pyspiel.State:
+    """The position from which the players take over."""
+    state = game.new_initial_state()
+    for action in setup.opening:
+        state.apply_action(action)
+    return state
+
+
 def play_games(
     first: Player,
     second: Player,
@@ -232,20 +223,11 @@ def play_games(
     max_moves: int | None = None,
 ) -> list[GameRecord]:
     """Play the games of `setups` side by side; games that reach `max_moves` actions are cut and count as drawn."""
-    limit = (
-        game.max_game_length() + game.max_chance_nodes_in_history()
-        if max_moves is None
-        else max_moves
-    )
-    states = []
-    for setup in setups:
-        state = game.new_initial_state()
-        for action in setup.opening:
-            state.apply_action(action)
-        states.append(state)
+    states = [opening_state(game, setup) for setup in setups]
 
     def is_live(state: pyspiel.State) -> bool:
-        return not state.is_terminal() and state.move_number() < limit
+        is_cut = max_moves is not None and state.move_number() >= max_moves
+        return not state.is_terminal() and not is_cut
 
     while any(is_live(state) for state in states):
         # One player after the other: after the first round every game is in phase and the batches are full.

@@ -11,9 +11,8 @@ import numpy.typing as npt
 
 from muzero.envs.base import BatchedEnv
 from muzero.envs.stacking import FrameStack
-from muzero.evaluation.arena import tally
-from muzero.evaluation.players import BatchedAgent
-from muzero.evaluation.statistics import bootstrap_interval, interquartile_mean
+from muzero.evaluation.agent import BatchedAgent
+from muzero.evaluation.statistics import bootstrap_interval, interquartile_mean, tally
 
 _OPPONENT_STREAM, _BOOTSTRAP_STREAM = 5, 6
 

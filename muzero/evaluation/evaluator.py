@@ -6,7 +6,7 @@ from typing import Any
 
 import pyspiel
 
-from muzero.evaluation.arena import play_match, write_records
+from muzero.evaluation.arena import is_lost, opening_state, play_match, write_records
 from muzero.evaluation.exact import exhaustive as play_exhaustively
 from muzero.evaluation.exact import require_solution
 from muzero.evaluation.players import PerfectPlayer, Player, RandomPlayer, RolloutPlayer
@@ -59,7 +59,7 @@ def evaluate_board(
 ) -> dict[str, Any]:
     """Play a match and report it as JSON types.
 
-    Against perfect play the openings are those that are not lost already.
+    Against perfect play the openings are not lost already, as far as there are such; `lost_openings` counts the others.
 
     Args:
         player: Who is evaluated.
@@ -72,6 +72,7 @@ def evaluate_board(
         max_moves: Games of so many actions are cut and count as drawn.
         records: File that the games are written to, one JSON object a line.
     """
+    solution = rival.solution if isinstance(rival, PerfectPlayer) else None
     result = play_match(
         player,
         rival,
@@ -79,12 +80,18 @@ def evaluate_board(
         games=games,
         max_opening_moves=max_opening_moves,
         seed=seed,
-        only_sound_openings=rival.solution if isinstance(rival, PerfectPlayer) else None,
+        only_sound_openings=solution,
         max_moves=max_moves,
     )
     if records is not None:
         write_records(records, result.records)
-    return {"opponent": opponent, **result.summary()}
+    report = {"opponent": opponent, **result.summary()}
+    if solution is not None:
+        report["lost_openings"] = sum(
+            is_lost(solution, opening_state(game, record.setup), record.setup.first_seat)
+            for record in result.records
+        )
+    return report
 
 
 def evaluate_exhaustively(player: Player, game: pyspiel.Game) -> dict[str, Any]:

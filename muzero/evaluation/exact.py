@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 MAX_POSITIONS = 200_000
 TOLERANCE = 1e-9
+MAX_LINE = 1_000
 _QUERY_SIZE = 4_096
 
 
@@ -75,7 +76,10 @@ class Solution:
 
 
 def solve(game: pyspiel.Game, max_positions: int = MAX_POSITIONS) -> Solution | None:
-    """Exact values by depth-first search with a memory; None if there are more than `max_positions` positions.
+    """Exact values by depth-first search with a memory; remembered for the process.
+
+    Returns None, after some seconds at most, if the game has more than `max_positions` positions or lines longer than
+    `MAX_LINE` moves.
 
     Raises:
         ValueError: The game is not of two players, sequential, deterministic, zero-sum and of perfect information, or its
@@ -156,7 +160,7 @@ def _solve(game_string: str, max_positions: int) -> Solution | None:
             origins[key] = (node.key, action)
             num_terminal += child.is_terminal()
             path.append(_Node(key, child, actions, 0.0 if child.is_terminal() else float("-inf")))
-            if len(legal) > max_positions:
+            if len(legal) > max_positions or len(path) > MAX_LINE:
                 return None
     return Solution(game, values, origins, num_terminal)
 

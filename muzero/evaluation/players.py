@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 import pyspiel
 
-from mcts.base import BoolArray, IntArray
-from muzero.envs.open_spiel import OpenSpielFrames
+from mcts.base import BoolArray
+from muzero.envs.open_spiel_frames import OpenSpielFrames
+from muzero.evaluation.agent import BatchedAgent
 from muzero.evaluation.exact import Solution
 
 # Streams of one game must differ; 0 is not used, since a seed sequence ignores trailing zeros.
@@ -29,14 +30,6 @@ class Player(Protocol):
 
     def select(self, states: Sequence[pyspiel.State], seeds: Sequence[int]) -> list[int]:
         """A legal action for every state; `seeds[i]` is the seed of the game that state `i` belongs to."""
-        ...
-
-
-class BatchedAgent(Protocol):
-    """What a player or an evaluation needs of an agent, such as `muzero.evaluation.agent.Agent`."""
-
-    def act(self, observation: npt.NDArray[Any], legal: BoolArray) -> IntArray:
-        """Actions `[B]` for observations `[B, *O]` with legal actions `[B, A]`."""
         ...
 
 
@@ -111,7 +104,11 @@ class AgentPlayer:
         """See `Player`; the seeds are not used, an agent draws nothing."""
         if not states:
             return []
-        return self.agent.act(self.observations(states), self._frames.legal(states)).tolist()
+        return self.agent.act(self.observations(states), self.legal(states)).tolist()
+
+    def legal(self, states: Sequence[pyspiel.State]) -> BoolArray:
+        """`[B, A]` legal actions."""
+        return self._frames.legal(states)
 
     def observations(self, states: Sequence[pyspiel.State]) -> npt.NDArray[Any]:
         """Stacked observations `[B, *O]`, oldest frame first; the first frame of a game stands in for those before it."""
@@ -141,7 +138,7 @@ def recent_positions(state: pyspiel.State, count: int) -> list[pyspiel.State]:
 
 def _choose(actions: Sequence[int], state: pyspiel.State, seed: int) -> int:
     rng = np.random.default_rng([seed, state.move_number(), _PLAYER_STREAM])
-    return int(actions[rng.integers(len(actions))])
+    return actions[int(rng.integers(len(actions)))]
 
 
 def _move_seed(seed: int, state: pyspiel.State, stream: int) -> int:

@@ -1,11 +1,11 @@
-"""Figures of a sample of scores or results, with intervals."""
+"""Figures of samples of scores and results, with intervals."""
 
+from collections.abc import Sequence
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-
-Sample = npt.NDArray[np.float64]
 
 
 def wilson_interval(successes: int, trials: int, confidence: float = 0.95) -> tuple[float, float]:
@@ -49,3 +49,17 @@ def bootstrap_interval(
     means = drawn[:, cut : len(sample) - cut].mean(axis=1)
     low, high = np.quantile(means, [0.5 - confidence / 2, 0.5 + confidence / 2])
     return float(low), float(high)
+
+
+def tally(scores: Sequence[float]) -> dict[str, Any]:
+    """Games won (score above 0), drawn and lost, with the 95 % Wilson interval of the share of wins."""
+    wins = sum(score > 0 for score in scores)
+    losses = sum(score < 0 for score in scores)
+    return {
+        "games": len(scores),
+        "wins": wins,
+        "draws": len(scores) - wins - losses,
+        "losses": losses,
+        "win_rate": wins / len(scores) if scores else None,
+        "win_rate_interval": list(wilson_interval(wins, len(scores))),
+    }

@@ -1,189 +1,219 @@
 """An MLP network as a flat list of matrix products over buffers that are allocated once.
 
 Small networks on a CPU spend their time between the products: in modules, dispatch and allocation. Here every
-product writes to its own buffer and carries its bias, and both heads are read off together.
+product writes to its own buffer and carries its bias, and compiled loops do the rest.
 
-Letters: `n` rows of a call, `A` actions, `L` latent size, `S` atoms, `H` width of a layer.
+Letters: `n` rows of a call, `A` actions, `L` latent size, `S` atoms, `W` columns of a layer.
 """
 
 from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from muzero.inference.evaluators import Outputs
-from muzero.network.layers import MIN_LATENT_RANGE
+from muzero.inference.evaluators import Answer, FloatArray, Rows
+from muzero.inference.kernels import read_scalars, scale_rows
 from muzero.network.mlp import MLPNetwork, Trunk
 from muzero.network.support import Support
 
 COLUMNS = 16
-"""Weights are padded to a multiple of so many columns: a product with 67 columns takes longer than with 80."""
+"""Weights are padded to a multiple of so many columns: a product with 67 columns takes longer than one with 80."""
+
+MAX_KERNEL_ATOMS = 48
+"""Supports up to this size are read by the kernel, larger ones by torch, whose exponential is vectorised."""
+
+NO_ROWS = np.zeros(0, np.int64)
 
 
 class FusedLayer:
     """A linear layer as `x @ weight + bias`, padded with columns of zeros."""
 
     def __init__(self, layer: nn.Linear, dtype: torch.dtype):
-        self.width = layer.out_features
+        self.source = layer
         columns = -(-layer.out_features // COLUMNS) * COLUMNS
         self.weight = torch.zeros(layer.in_features, columns, dtype=dtype)
         self.bias = torch.zeros(columns, dtype=dtype)
 
-    def load(self, layer: nn.Linear) -> None:
-        """Copy the weights of a layer of the same shape."""
-        self.weight[:, : self.width] = layer.weight.t()
-        self.bias[: self.width] = layer.bias
+    def load(self) -> None:
+        """Copy the weights of the layer that this was made from."""
+        width = self.source.out_features
+        self.weight[:, :width] = self.source.weight.t()
+        self.bias[:width] = self.source.bias
 
 
 class FusedTrunk:
     """A trunk with its output layer."""
 
     def __init__(self, trunk: Trunk, output: nn.Linear, dtype: torch.dtype):
-        self._sources = [layer for layer in trunk.layers if isinstance(layer, nn.Linear)]
-        self._sources.append(output)
-        self.layers = [FusedLayer(layer, dtype) for layer in self._sources]
+        sources = [layer for layer in trunk.layers if isinstance(layer, nn.Linear)]
+        self.layers = [FusedLayer(layer, dtype) for layer in (*sources, output)]
 
     def load(self) -> None:
         """Copy the weights of the trunk and output that this was made from."""
-        for layer, source in zip(self.layers, self._sources, strict=True):
-            layer.load(source)
+        for layer in self.layers:
+            layer.load()
 
-    def buffers(self, num_rows: int) -> list[Tensor]:
-        """One output `[n, H]` per layer."""
-        return [
+
+class TrunkBuffers:
+    """What a fused trunk writes to in a call with `n` rows."""
+
+    def __init__(self, trunk: FusedTrunk, num_rows: int):
+        self._layers = trunk.layers
+        self.buffers = [
             torch.empty(num_rows, layer.bias.numel(), dtype=layer.bias.dtype)
-            for layer in self.layers
+            for layer in trunk.layers
         ]
+        last = self.buffers[-1]
+        self._outputs = torch.empty(last.shape) if last.dtype != torch.float32 else last
+        self.outputs: FloatArray = self._outputs.numpy()
+        """`[n, W]` of the output layer in float32, padding included."""
 
-    def run(self, x: Tensor, buffers: list[Tensor], *, starts_with_offset: bool = False) -> Tensor:
-        """`[n, inputs]` -> `[n, H]` of the output layer, padding included, in the last of `buffers`.
+    def run(self, x: Tensor, *, with_offset: bool = False) -> None:
+        """From `[n, inputs]` to `outputs`.
 
-        With `starts_with_offset` the first buffer holds what is added to the first product, its bias included.
+        With `with_offset` the first buffer holds what is added to the first product, its bias included.
         """
-        last = buffers[-1]
-        for layer, buffer in zip(self.layers, buffers, strict=True):
-            if starts_with_offset:
+        last = self.buffers[-1]
+        for layer, buffer in zip(self._layers, self.buffers, strict=True):
+            if with_offset:
                 buffer.addmm_(x, layer.weight)
-                starts_with_offset = False
+                with_offset = False
             else:
                 torch.addmm(layer.bias, x, layer.weight, out=buffer)
             if buffer is not last:
                 buffer.relu_()
             x = buffer
-        return last
-
-
-@dataclass(slots=True)
-class Workspace:
-    """The buffers of a call with `n` rows."""
-
-    representation: list[Tensor]
-    dynamics: list[Tensor]
-    prediction: list[Tensor]
-    latent: Tensor
-    """`[n, L]`."""
-    range: Tensor
-    """`[n, 1]`."""
+        if self._outputs is not last:
+            self._outputs.copy_(last)
 
 
 class FusedMLP:
     """An `MLPNetwork` on the CPU."""
 
     def __init__(self, network: MLPNetwork, dtype: torch.dtype):
-        self.dtype = dtype
         self.memory_shape = network.latent_shape
-        self._network = deepcopy(network).eval().requires_grad_(False).to("cpu")
-        own = self._network
-        self._representation = FusedTrunk(own.representation, own.representation_output, dtype)
-        self._dynamics = FusedTrunk(own.dynamics, own.dynamics_output, dtype)
-        self._prediction = FusedTrunk(own.prediction, own.prediction_output, dtype)
-        first = self._dynamics.layers[0]
-        self._offsets = torch.zeros(own.spec.num_actions, first.bias.numel(), dtype=dtype)
-        self._latent_size = own.latent_shape[0]
-        self._num_actions = own.spec.num_actions
-        self._value_reader = Reader(own.value_support)
-        self._reward_reader = Reader(own.reward_support)
+        self.memory_dtype = torch.float32
+        self.dtype = dtype
+        self.network = deepcopy(network).eval().requires_grad_(False).to("cpu")
+        own = self.network
+        self.representation = FusedTrunk(own.representation, own.representation_output, dtype)
+        self.dynamics = FusedTrunk(own.dynamics, own.dynamics_output, dtype)
+        self.prediction = FusedTrunk(own.prediction, own.prediction_output, dtype)
+        first = self.dynamics.layers[0]
+        self.offsets = torch.zeros(own.spec.num_actions, first.bias.numel(), dtype=dtype)
         self._workspaces: dict[int, Workspace] = {}
         self._copy_weights()
 
     def load(self, state: Mapping[str, Tensor]) -> None:
         """See `Evaluator.load`."""
-        self._network.load_state_dict(state)
+        self.network.load_state_dict(state)
         self._copy_weights()
 
     @torch.no_grad()
     def _copy_weights(self) -> None:
-        for trunk in (self._representation, self._dynamics, self._prediction):
+        for trunk in (self.representation, self.dynamics, self.prediction):
             trunk.load()
         # The bias of the first layer rides with the action.
-        first, action = self._dynamics.layers[0], self._network.action.weight
-        self._offsets[:, : first.width] = action + self._network.dynamics.layers[0].bias
+        action = self.network.action.weight
+        self.offsets[:, : action.shape[1]] = action + self.dynamics.layers[0].source.bias
 
-    def initial(self, observation: Tensor) -> Outputs:
+    def initial(self, observation: Tensor, slab: Tensor, rows: Rows | None) -> Answer:
         """See `Evaluator.initial`."""
-        space = self._workspace(len(observation))
-        x = observation.flatten(1).to(self.dtype)
-        if self._network.spec.observation_scale != 1.0:
-            x = x * self._network.spec.observation_scale
-        outputs = self._representation.run(x, space.representation)
-        latent = self._scale(outputs[:, : self._latent_size], space)
-        return self._predict(latent, space, None, None)
+        x = observation.flatten(1).float()
+        if self.network.spec.observation_scale != 1.0:
+            x = x * self.network.spec.observation_scale
+        return self._workspace(len(observation)).initial(x.to(self.dtype), slab, rows)
 
-    def recurrent(self, latent: Tensor, action: Tensor) -> Outputs:
+    def recurrent(self, slab: Tensor, rows: Rows) -> Answer:
         """See `Evaluator.recurrent`."""
-        space = self._workspace(len(action))
-        torch.index_select(self._offsets, 0, action, out=space.dynamics[0])
-        outputs = self._dynamics.run(latent, space.dynamics, starts_with_offset=True)
-        size, num_atoms = self._latent_size, self._reward_reader.size
-        following = outputs[:, :size]
-        if self._network.residual_dynamics:
-            following += latent
-        reward = self._reward_reader.read(outputs[:, size : size + num_atoms])
-        turn = outputs[:, size + num_atoms].float() if self._network.spec.has_turn_head else None
-        return self._predict(self._scale(following, space), space, reward, turn)
+        return self._workspace(len(rows.action)).recurrent(slab, rows)
 
-    def _predict(
-        self, latent: Tensor, space: Workspace, reward: Tensor | None, turn: Tensor | None
-    ) -> Outputs:
-        outputs = self._prediction.run(latent, space.prediction)
-        first = self._num_actions
-        value = self._value_reader.read(outputs[:, first : first + self._value_reader.size])
-        return Outputs(latent, outputs[:, :first].float(), value, reward, turn)
-
-    def _scale(self, latent: Tensor, space: Workspace) -> Tensor:
-        """`scale_latent` into the workspace."""
-        low, high = torch.aminmax(latent, dim=1, keepdim=True)
-        torch.sub(high, low, out=space.range).clamp_(min=MIN_LATENT_RANGE)
-        return torch.sub(latent, low, out=space.latent).div_(space.range)
-
-    def _workspace(self, num_rows: int) -> Workspace:
+    def _workspace(self, num_rows: int) -> "Workspace":
         space = self._workspaces.get(num_rows)
         if space is None:
-            space = Workspace(
-                self._representation.buffers(num_rows),
-                self._dynamics.buffers(num_rows),
-                self._prediction.buffers(num_rows),
-                torch.empty(num_rows, self._latent_size, dtype=self.dtype),
-                torch.empty(num_rows, 1, dtype=self.dtype),
-            )
-            self._workspaces = {num_rows: space}
+            # A search keeps its number of rows; one spare for roots that are fewer than the batch.
+            if len(self._workspaces) > 1:
+                self._workspaces.clear()
+            space = self._workspaces[num_rows] = Workspace(self, num_rows)
         return space
 
 
-class Reader:
-    """`Support.decode` with its constants at hand."""
+class Workspace:
+    """The buffers of calls with `n` rows, and the calls."""
 
-    def __init__(self, support: Support):
-        self.size = support.size
+    def __init__(self, owner: FusedMLP, num_rows: int):
+        network = owner.network
+        size, num_actions = network.latent_shape[0], network.spec.num_actions
+        self._owner = owner
+        self._representation = TrunkBuffers(owner.representation, num_rows)
+        self._dynamics = TrunkBuffers(owner.dynamics, num_rows)
+        self._prediction = TrunkBuffers(owner.prediction, num_rows)
+        self._latent = torch.empty(num_rows, size)
+        self._latent_array: FloatArray = self._latent.numpy()
+        # The input of a product, in its type; shares the latent's memory in float32.
+        self._input = self._latent.to(owner.dtype)
+        support = network.reward_support
+        self._reward = ScalarReader(support, self._dynamics.outputs, size)
+        self._value = ScalarReader(network.value_support, self._prediction.outputs, num_actions)
+        self._policy_logits = self._prediction.outputs[:, :num_actions]
+        self._turn_logit = (
+            self._dynamics.outputs[:, size + support.size] if network.spec.has_turn_head else None
+        )
+
+    def initial(self, x: Tensor, slab: Tensor, rows: Rows | None) -> Answer:
+        """Flat observations `[n, O]`; see `Evaluator.initial`."""
+        self._representation.run(x)
+        target = NO_ROWS if rows is None else rows.target
+        self._predict(self._representation.outputs, slab, target)
+        return Answer(self._policy_logits, self._value.read(), None, None)
+
+    def recurrent(self, slab: Tensor, rows: Rows) -> Answer:
+        """See `Evaluator.recurrent`."""
+        source, _, action = rows.on_device()
+        dynamics = self._dynamics
+        torch.index_select(slab, 0, source, out=self._latent)
+        torch.index_select(self._owner.offsets, 0, action, out=dynamics.buffers[0])
+        dynamics.run(self._to_input(), with_offset=True)
+        if self._owner.network.residual_dynamics:
+            dynamics.outputs[:, : self._latent.shape[1]] += self._latent_array
+        self._predict(dynamics.outputs, slab, rows.target)
+        return Answer(
+            self._policy_logits, self._value.read(), self._reward.read(), self._turn_logit
+        )
+
+    def _predict(self, outputs: FloatArray, slab: Tensor, target: npt.NDArray[np.int64]) -> None:
+        scale_rows(outputs, self._latent_array, slab.numpy(), target)
+        self._prediction.run(self._to_input())
+
+    def _to_input(self) -> Tensor:
+        return self._latent if self._input is self._latent else self._input.copy_(self._latent)
+
+
+class ScalarReader:
+    """Reads a head off `S` columns of an output layer, again and again."""
+
+    def __init__(self, support: Support, outputs: FloatArray, first: int):
         self._support = support
-        atoms = torch.arange(-support.half, support.half + 1, dtype=torch.float32)
-        self._moments = torch.stack((atoms, torch.ones_like(atoms)), 1)
+        self._outputs = outputs
+        self._first = first
+        self._scalar = np.zeros(len(outputs), np.float32)
+        self._logits = torch.from_numpy(outputs)[:, first : first + support.size]
 
-    def read(self, logits: Tensor) -> Tensor:
-        """Logits `[n, S]` -> scalars `[n]` in float32."""
-        logits = logits.float()
-        weights = (logits - logits.amax(1, keepdim=True)).exp_()
-        position, total = torch.mm(weights, self._moments).unbind(1)
-        return self._support.from_atoms(position / total)
+    def read(self) -> FloatArray:
+        """Scalars `[n]`."""
+        support = self._support
+        if support.size > MAX_KERNEL_ATOMS:
+            array: FloatArray = support.decode(self._logits).numpy()
+            return array
+        read_scalars(
+            self._outputs,
+            self._first,
+            support.size,
+            support.atom_width,
+            support.transform,
+            self._scalar,
+        )
+        return self._scalar

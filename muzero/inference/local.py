@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from mcts.base import ROOT_INDEX, FloatArray, ModelOutput, RootOutput, Selection
-from muzero.inference.evaluators import Evaluator, ModuleEvaluator
+from muzero.inference.evaluators import Evaluator, ModuleEvaluator, Rows
 from muzero.inference.fused import FusedMLP
 from muzero.network.base import MuZeroNetwork
 from muzero.network.mlp import MLPNetwork
@@ -61,12 +61,11 @@ class LocalModel:
         self._slab = torch.zeros(
             batch_size * num_nodes,
             *self._evaluator.memory_shape,
-            dtype=dtype,
+            dtype=self._evaluator.memory_dtype,
             device=self.device,
         )
         self._first_node = np.arange(batch_size, dtype=np.int64) * num_nodes
-        # Rows of the slab to read and to write, and actions: one copy to the device per call.
-        self._indices = torch.zeros(3, batch_size, dtype=torch.int64)
+        self._rows: dict[int, Rows] = {}
         sign = 1.0 if self.spec.num_players == 1 else -1.0
         self._edge_discount = np.full(batch_size, sign * discount, np.float32)
 
@@ -79,47 +78,45 @@ class LocalModel:
     def roots(self, observation: npt.NDArray[Any]) -> RootOutput:
         """`[B, *O]` of any dtype: set node 0 of rows 0 to `B - 1`; `B` at most `batch_size`."""
         self._check(observation, self.batch_size)
-        outputs = self._evaluator.initial(self._to_device(observation))
-        nodes = torch.from_numpy(self._first_node[: len(observation)] + ROOT_INDEX)
-        self._slab[nodes.to(self.device)] = outputs.latent
-        return RootOutput(_to_array(outputs.policy_logits), _to_array(outputs.value))
+        num_rows = len(observation)
+        rows = self._rows_of(num_rows)
+        np.add(self._first_node[:num_rows], ROOT_INDEX, out=rows.target)
+        answer = self._evaluator.initial(self._to_device(observation), self._slab, rows)
+        return RootOutput(answer.policy_logits.copy(), answer.value.copy())
 
     @torch.inference_mode()
     def recurrent(self, selection: Selection) -> ModelOutput:
         """One step of the dynamics and a prediction; see `mcts.Model`."""
         num_rows = len(selection.action)
-        indices = self._indices[:, :num_rows]
-        source, target, action = indices.numpy()
+        rows = self._rows_of(num_rows)
         first_node = self._first_node[:num_rows]
-        np.add(first_node, selection.parent, out=source)
-        np.add(first_node, selection.node, out=target)
-        action[:] = selection.action
-        source_rows, target_rows, actions = indices.to(self.device)
-        outputs = self._evaluator.recurrent(self._slab.index_select(0, source_rows), actions)
-        self._slab.index_copy_(0, target_rows, outputs.latent)
-        assert outputs.reward is not None
-        discount: FloatArray = self._edge_discount[:num_rows]
-        if outputs.turn_logit is not None:
-            moves_again = _to_array(outputs.turn_logit) > 0.0
-            discount = np.where(moves_again, self.discount, -self.discount).astype(np.float32)
-        return ModelOutput(
-            _to_array(outputs.reward),
-            discount,
-            _to_array(outputs.policy_logits),
-            _to_array(outputs.value),
-        )
+        np.add(first_node, selection.parent, out=rows.source)
+        np.add(first_node, selection.node, out=rows.target)
+        rows.action[:] = selection.action
+        answer = self._evaluator.recurrent(self._slab, rows)
+        assert answer.reward is not None
+        discount = self._edge_discount[:num_rows]
+        if answer.turn_logit is not None:
+            discount = np.where(answer.turn_logit > 0.0, np.abs(discount), -np.abs(discount))
+        return ModelOutput(answer.reward, discount, answer.policy_logits, answer.value)
 
     @torch.inference_mode()
     def values(self, observation: npt.NDArray[Any]) -> FloatArray:
         """Network values `[B]` of observations `[B, *O]`, any number of them; the trees stay as they are."""
         self._check(observation, None)
         chunks = [
-            _to_array(self._evaluator.initial(self._to_device(chunk)).value).copy()
+            self._evaluator.initial(self._to_device(chunk), self._slab, None).value.copy()
             for chunk in np.split(
                 observation, range(self.batch_size, len(observation), self.batch_size)
             )
         ]
         return np.concatenate(chunks)
+
+    def _rows_of(self, num_rows: int) -> Rows:
+        rows = self._rows.get(num_rows)
+        if rows is None:
+            rows = self._rows[num_rows] = Rows(num_rows, self.device)
+        return rows
 
     def _to_device(self, observation: npt.NDArray[Any]) -> Tensor:
         # Copied to torch's own memory: the order of sums in a matrix product depends on the alignment of its inputs.
@@ -145,7 +142,3 @@ def make_evaluator(
         return FusedMLP(network, dtype)
     return ModuleEvaluator(network, device, dtype)
 
-
-def _to_array(tensor: Tensor) -> FloatArray:
-    array: FloatArray = tensor.cpu().numpy()
-    return array

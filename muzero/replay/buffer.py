@@ -126,9 +126,7 @@ class ReplayBuffer:
         while storage.capacity - storage.num_used < len(segment):
             self._evict_oldest()
         rows = storage.append(segment)
-        self._priorities.insert(
-            rows, self._value_errors(rows) if self._priorities.needs_errors else None
-        )
+        self._insert_priorities(rows)
         self._size += len(rows)
         self._counts["inserted"] += len(rows)
         self.limiter.record_insert(len(rows))
@@ -143,12 +141,15 @@ class ReplayBuffer:
         self._counts["evicted_samples"] += int(times.sum())
         self._counts["evicted_unsampled"] += int((times == 0).sum())
 
-    def _value_errors(self, rows: IndexArray) -> npt.NDArray[np.float64]:
-        targets, positions = self._targets, self._storage.targets
-        value = value_targets(
-            positions, rows, targets.discount, targets.td_steps, targets.td_lambda
-        )
-        return np.abs(positions.root_value[rows].astype(np.float64) - value)
+    def _insert_priorities(self, rows: IndexArray) -> None:
+        error = None
+        if self._priorities.needs_errors:
+            targets, positions = self._targets, self._storage.targets
+            value = value_targets(
+                positions, rows, targets.discount, targets.td_steps, targets.td_lambda
+            )
+            error = np.abs(positions.root_value[rows].astype(np.float64) - value)
+        self._priorities.insert(rows, error)
 
     def sample(self, batch_size: int) -> Batch:
         """Draw `batch_size` positions with replacement and make their targets; counted by the limiter.
@@ -316,7 +317,9 @@ class ReplayBuffer:
             "storage": storage,
             "limiter": self.limiter.state(),
             "counts": dict(self._counts),
-            "highest_error": self._priorities.highest_error,
+            "priorities": self._priorities.state(),
+            "head": self._head,
+            "tail": self._tail,
             "generator": self._generator.bit_generator.state,
         }
 
@@ -324,14 +327,22 @@ class ReplayBuffer:
         """Continue from `state`.
 
         Without `arrays` the buffer stays empty and its limiter in the filling stage; totals and randomness continue.
-        Raises ValueError if the saved buffer does not fit this one.
+        If the settings of prioritised sampling have changed, positions get the priorities of new ones.
+        Raises ValueError if the saved buffer does not fit this one, which is not to be used then.
         """
         if arrays is not None:
+            if self._head > meta["head"] or self._tail > meta["tail"]:
+                raise ValueError(
+                    f"the saved replay holds {meta['head']} positions before and {meta['tail']} behind the sampled ones of a "
+                    f"segment, but these settings need {self._head} and {self._tail}; lower env.num_stacked_frames, "
+                    "learner.num_unroll_steps or targets.td_steps, or start a new run"
+                )
             self._storage.restore(arrays, meta["storage"])
-            self._priorities.tree.load(np.where(arrays["sampleable"], arrays["weight"], 0.0))
+            rows = np.flatnonzero(arrays["sampleable"])
+            if not self._priorities.restore(rows, arrays.get("weight"), meta["priorities"]):
+                self._insert_priorities(rows)
             self._in_flight.fill(False)
-            self._size = sum(segment.num_sampled for segment in self._storage.segments)
-            self._priorities.highest_error = float(meta["highest_error"])
+            self._size = len(rows)
             self.limiter.restore(meta["limiter"])
         self._counts = {name: int(meta["counts"][name]) for name in _COUNTERS}
         self._generator.bit_generator.state = meta["generator"]

@@ -3,6 +3,8 @@
 Letters: `n` positions, `B` samples.
 """
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -63,3 +65,30 @@ class Priorities:
         relative = (weight.min() / weight) ** self._config.importance_exponent
         importance: FloatArray = relative.astype(np.float32)
         return importance
+
+    def state(self) -> dict[str, Any]:
+        """JSON that belongs to the saved weights."""
+        return {"rule": self._rule(), "highest_error": self.highest_error}
+
+    def restore(
+        self, rows: IndexArray, weight: npt.NDArray[Any] | None, state: dict[str, Any]
+    ) -> bool:
+        """Take over the saved `weight` of `rows[n]`, unless weights were made otherwise then; returns whether it did.
+
+        Raises ValueError if the saved weights are impossible.
+        """
+        if weight is None or len(weight) <= rows.max(initial=-1):
+            raise ValueError("the saved replay is damaged: it has no sampling weight per position")
+        kept = weight[rows].astype(np.float64)
+        if not (np.isfinite(kept).all() and (kept > 0).all()):
+            raise ValueError("the saved replay is damaged: its sampling weights are impossible")
+        self.highest_error = float(state["highest_error"])
+        same_rule: bool = state["rule"] == self._rule()
+        if same_rule:
+            self.tree.load(np.zeros(self.tree.capacity))
+            self.tree.set(rows, kept)
+        return same_rule
+
+    def _rule(self) -> list[float]:
+        config = self._config
+        return [config.priority_exponent] if config.prioritized else []

@@ -44,6 +44,10 @@ class RootPositions:
     """`[n]` generation of each position, to be given back with the result."""
     target_version: npt.NDArray[np.int32]
     """`[n]` weights version that searched the stored target."""
+    policy: npt.NDArray[np.float32]
+    """`[n, A]` stored policy target."""
+    root_value: npt.NDArray[np.float32]
+    """`[n]` stored search value, seen by the player to move."""
 
 
 @njit(cache=True, nogil=True)
@@ -186,6 +190,8 @@ class Storage:
             to_play=columns["to_play"][rows],
             generation=columns["generation"][rows],
             target_version=columns["target_version"][rows],
+            policy=columns["policy"][rows],
+            root_value=columns["root_value"][rows],
         )
 
     def state(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
@@ -200,7 +206,7 @@ class Storage:
         }
 
     def restore(self, arrays: dict[str, npt.NDArray[Any]], meta: dict[str, Any]) -> None:
-        """Hold what `state` described; raises ValueError, and changes nothing, if it does not fit this storage."""
+        """Hold what `state` described; raises ValueError if it does not fit this storage."""
         if meta["capacity"] != self.capacity:
             raise ValueError(
                 f"replay.capacity is {self.capacity}, but the saved replay has {meta['capacity']} positions; "

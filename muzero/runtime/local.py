@@ -5,7 +5,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
 
@@ -52,6 +52,7 @@ class LocalRuntime:
         # What runs in the second thread is measured apart, so that the main thread's shares sum to 1.
         self.gather_timer = Stopwatch() if config.runtime.overlap else self.timer
         self.evaluated_step = self.saved_step = -1
+        self._stop_step: int | None = None
         self.last_evaluation: dict[str, float] = {}
         self.checkpoints = CheckpointManager(
             run_dir / "checkpoints",
@@ -63,7 +64,11 @@ class LocalRuntime:
         if checkpoint is None:
             self.weights.publish(0, self.learner.acting_weights())
         else:
-            snapshot.restore(self, checkpoint)
+            try:
+                snapshot.restore(self, checkpoint)
+            except BaseException:
+                self.close()
+                raise
             self.saved_step = checkpoint.step
         self._load_weights()
 
@@ -71,6 +76,10 @@ class LocalRuntime:
     def learner_step(self) -> int:
         """Learner steps done."""
         return self.learner.num_steps_done
+
+    def stop_after(self, learner_step: int) -> None:
+        """Save and end at this learner step, as if a signal came then (overlapped: at the end of its tick)."""
+        self._stop_step = learner_step
 
     def train(self) -> dict[str, float]:
         """Train until `learner.num_steps`, or until a signal asks for the end; returns the last evaluation's metrics.
@@ -81,18 +90,30 @@ class LocalRuntime:
         progress = Progress(
             config.logger, total_steps=config.learner.num_steps, title=str(self.run_dir)
         )
-        with progress, GracefulStop(progress.message) as stop, self._background() as submit:
+        with (
+            self,
+            progress,
+            GracefulStop(progress.message) as stop,
+            self._background() as submit,
+        ):
             self._progress = progress
             while self.learner_step < config.learner.num_steps and not stop.requested:
                 before = self.learner_step
                 self._tick(submit)
                 if self.learner_step != before:
                     self._keep_house(before)
+                if self._stop_step is not None and self.learner_step >= self._stop_step:
+                    stop.request(f"stopping after learner step {self.learner_step}")
             if not stop.requested:
                 self._evaluate()
             self._save()
-        self.close()
         return self.last_evaluation
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
     def close(self) -> None:
         """Free what the run holds; a background save is finished first."""
@@ -189,9 +210,10 @@ class LocalRuntime:
         def crossed(interval: int) -> bool:
             return interval > 0 and after // interval > before // interval
 
-        if crossed(config.evaluation.interval) and after < config.learner.num_steps:
+        is_last = after >= config.learner.num_steps  # the last evaluation writes that row
+        if crossed(config.evaluation.interval) and not is_last:
             self._evaluate()
-        elif crossed(config.runtime.log_interval):
+        elif crossed(config.runtime.log_interval) and not is_last:
             self.reporter.write()
         self._progress.update(self.reporter.newest)
         if crossed(config.runtime.checkpoint_interval):

@@ -1,0 +1,34 @@
+"""Shared by all tests: one thread per process, and markers that skip where something is missing."""
+
+import importlib.util
+import os
+
+# Before anything imports torch or numpy: tests run side by side, and each would take every core.
+for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ.setdefault(_name, "1")
+
+import pytest  # noqa: E402
+
+_NEEDED_PACKAGES = {"ray": ("ray",), "atari": ("ale_py",), "oracle": ("mctx", "jax")}
+
+
+def _has_cuda() -> bool:
+    import torch
+
+    return torch.cuda.is_available()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip tests whose marker asks for a package or a device that is not there."""
+    for marker, packages in _NEEDED_PACKAGES.items():
+        missing = [name for name in packages if importlib.util.find_spec(name) is None]
+        if missing:
+            _skip(items, marker, f"needs {', '.join(missing)}")
+    if any(item.get_closest_marker("gpu") for item in items) and not _has_cuda():
+        _skip(items, "gpu", "needs a CUDA device")
+
+
+def _skip(items: list[pytest.Item], marker: str, reason: str) -> None:
+    for item in items:
+        if item.get_closest_marker(marker):
+            item.add_marker(pytest.mark.skip(reason=reason))
