@@ -3,7 +3,10 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
-PYTHON ?= $(firstword $(foreach p,python3.13 python3.12 python3.11 python3,$(shell command -v $(p) 2>/dev/null)))
+# The first interpreter that runs and is of a version that fits.
+FITS := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	$$p -c '$(FITS)' 2>/dev/null && { echo $$p; break; }; done)
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
@@ -21,11 +24,10 @@ help:  ## this list
 setup: $(STAMP)  ## virtual environment in .venv with all that development needs (PYTHON=python3.12 chooses)
 
 $(STAMP): pyproject.toml constraints.txt
-	@[ -n "$(PYTHON)" ] || { echo "no python3 found; install Python 3.11, 3.12 or 3.13, or say PYTHON=..." >&2; exit 1; }
-	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if (3, 11) <= v <= (3, 13) else \
-		"Python %d.%d found, 3.11 to 3.13 needed: make setup PYTHON=python3.12" % v)'
-	[ -x $(BIN)/python ] || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet -c constraints.txt "$$(sed -n '/^torch==/s/ *;.*//p' constraints.txt | head -n 1)"
+	@python="$(PYTHON)"; $${python:-false} -c '$(FITS)' 2>/dev/null || { echo "$${python:-python3} is not Python" \
+		"3.11, 3.12 or 3.13; install one of them and say which: make setup PYTHON=python3.12" >&2; exit 1; }
+	[ -x $(BIN)/python ] || "$(PYTHON)" -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet -c constraints.txt torch
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[$(EXTRAS)]"
 	@touch $@
 

@@ -1,41 +1,72 @@
-"""Selection of Gumbel MuZero: sequential halving at the root, the improved policy below it.
+"""Gumbel MuZero: planning with few simulations that still improves the policy.
 
 Danihelka et al., "Policy improvement by planning with Gumbel" (ICLR 2022).
 """
 
-import math
-
 import numpy as np
-from numba import njit
 
-from mcts.base import IntArray
-from mcts.puct import INVERSE_RANGE, MIN_RANGE, OFFSET, SIBLINGS, TREE
-from mcts.tree import (
-    ACTION,
-    BEST_UNVISITED,
-    DEPTH_SUM,
-    FIRST_CHILD,
-    FREE_LOGITS_ABOVE,
-    HIGH,
-    LOW,
-    NEXT_SIBLING,
-    NOTHING_LEFT,
-    NUM_CHILDREN,
-    NUM_CONSIDERED,
-    PRIOR,
-    RAW_VALUE,
-    STALE,
-    UNVISITED_WEIGHT,
-    VALUE,
-    VISITS,
-    Q,
-)
+from mcts.base import IntArray, SearchOutput
+from mcts.gumbel_kernels import select_gumbel, summarise_gumbel
+from mcts.policies import SearchSettings
+from mcts.puct import NORMALIZATIONS, scaling
+from mcts.threads import RowThreads
+from mcts.tree import Tree
 
-# Entries of the scaling array, behind those of `puct.scaling`.
-VALUE_SCALE, MAXVISIT_INIT = 3, 4
 
-# Keeps visited actions whose prior underflows in the mixed value, far from the numbers that lose precision.
-PRIOR_FLOOR = 1e-30
+class GumbelRule:
+    """Sequential halving at the root, the improved policy below it."""
+
+    def __init__(self, settings: SearchSettings, tree: Tree, threads: RowThreads) -> None:
+        num_rows, _, num_actions = tree.free_priors.shape
+        dtype = tree.nodes.dtype
+        self.noise_weight = float(settings.gumbel_scale)
+        self.max_considered = min(settings.max_num_considered_actions, num_actions)
+        self._threads = threads
+        self._tree = tree
+        self._max_depth = settings.max_depth or settings.num_simulations
+        self._table = halving_table(self.max_considered, settings.num_simulations)
+        self._scratch = np.zeros((num_rows, num_actions), dtype)
+        sigma = np.array([settings.value_scale, settings.maxvisit_init], dtype)
+        self._completion = (
+            NORMALIZATIONS.index(settings.normalization),
+            settings.use_mixed_value,
+            np.concatenate([scaling(settings, dtype), sigma]),
+        )
+
+    def select(self, num_rows: int, slot: int, selection: IntArray) -> None:
+        """Fill `selection` `[3, B]` with the edges that may become node `slot`."""
+        tree = self._tree
+        self._threads.call(
+            select_gumbel,
+            num_rows,
+            slot,
+            self._max_depth,
+            *self._completion,
+            self._table,
+            tree.gumbel,
+            self._scratch,
+            *tree.arrays,
+            selection,
+        )
+
+    def summarise(self, num_rows: int, num_simulations: int, output: SearchOutput) -> None:
+        """Fill `output` from the roots."""
+        tree = self._tree
+        self._threads.call(
+            summarise_gumbel,
+            num_rows,
+            num_simulations,
+            *self._completion,
+            tree.gumbel,
+            *tree.arrays,
+            output.visits,
+            output.policy,
+            output.value,
+            output.qvalues,
+            output.best_action,
+            output.best_value,
+            output.depth,
+        )
 
 
 def considered_visits(num_considered: int, num_simulations: int) -> list[int]:
@@ -62,264 +93,3 @@ def halving_table(max_considered: int, num_simulations: int) -> IntArray:
     """`[max_considered + 1, N]` the list of `considered_visits` for every number of considered actions."""
     lists = [considered_visits(size, num_simulations) for size in range(max_considered + 1)]
     return np.array(lists, np.int32)
-
-
-@njit(cache=True, nogil=True)
-def _rank_unvisited(row, node, gumbel, free_priors, nodes, links):
-    """Find the best unvisited action, and the weight of all unvisited ones relative to it.
-
-    The weight is `sum exp(logit - logit of the best)`: with it the improved policy needs no exp per unvisited action.
-    A node without children has no use for it, nor has the root.
-    """
-    logits = free_priors[row, node]
-    best = NOTHING_LEFT
-    if node == 0:
-        for action in range(logits.shape[0]):
-            if logits[action] > FREE_LOGITS_ABOVE and (
-                best < 0 or gumbel[action] + logits[action] > gumbel[best] + logits[best]
-            ):
-                best = action
-    else:
-        best = 0
-        for action in range(1, logits.shape[0]):
-            if logits[action] > logits[best]:
-                best = action
-        if logits[best] > FREE_LOGITS_ABOVE:
-            weight = nodes.dtype.type(0)
-            for action in range(logits.shape[0]):
-                weight += math.exp(logits[action] - logits[best])
-            nodes[row, node, UNVISITED_WEIGHT] = weight
-        else:
-            best = NOTHING_LEFT
-    links[row, node, BEST_UNVISITED] = best
-    return best
-
-
-@njit(cache=True, nogil=True)
-def _complete(row, node, normalization, use_mixed_value, scale, free_priors, nodes, links, rows):
-    """What turns the q of one node into sigma(q): (offset, factor, sigma of an unvisited action).
-
-    sigma of a visited action is `(q - offset) * factor`.
-    """
-    zero = nodes.dtype.type(0)
-    one = nodes.dtype.type(1)
-    floor = nodes.dtype.type(PRIOR_FLOOR)
-    low = nodes.dtype.type(math.inf)
-    high = nodes.dtype.type(-math.inf)
-    weight_sum = zero
-    weighted_q = zero
-    most_visits = zero
-    child = links[row, node, FIRST_CHILD]
-    while child != 0:
-        q = nodes[row, child, Q]
-        low = q if q < low else low
-        high = q if q > high else high
-        most_visits = max(most_visits, nodes[row, child, VISITS])
-        if use_mixed_value:
-            weight = max(math.exp(nodes[row, child, PRIOR]), floor)
-            weight_sum += weight
-            weighted_q += weight * q
-        child = links[row, child, NEXT_SIBLING]
-    value = nodes[row, node, RAW_VALUE]
-    if weight_sum > zero:
-        visits = nodes[row, node, VISITS]
-        value = (value + (visits - one) * (weighted_q / weight_sum)) / visits
-    offset = scale[OFFSET]
-    inverse = scale[INVERSE_RANGE]
-    if normalization == SIBLINGS:
-        if links[row, node, NUM_CHILDREN] < free_priors.shape[2]:
-            low = min(low, value)
-            high = max(high, value)
-        offset = low
-        inverse = one / max(high - low, scale[MIN_RANGE])
-    elif normalization == TREE:
-        low = rows[row, LOW]
-        high = rows[row, HIGH]
-        offset = low
-        inverse = one / max(high - low, scale[MIN_RANGE]) if high > low else zero
-    completed = (value - offset) * inverse
-    if normalization == TREE:
-        completed = min(max(completed, zero), one)
-    sigma = (scale[MAXVISIT_INIT] + most_visits) * scale[VALUE_SCALE]
-    return offset, sigma * inverse, sigma * completed
-
-
-@njit(cache=True, nogil=True)
-def _best_of_root(row, considered, offset, factor, gumbel, nodes, links):
-    """The child with `considered` visits that has the largest `gumbel + logit + sigma(q)`; 0 if none."""
-    best = 0
-    best_score = nodes.dtype.type(-math.inf)
-    child = links[row, 0, FIRST_CHILD]
-    while child != 0:
-        if nodes[row, child, VISITS] == considered:
-            action = links[row, child, ACTION]
-            score = gumbel[row, action] + nodes[row, child, PRIOR]
-            score += (nodes[row, child, Q] - offset) * factor
-            if (
-                best == 0
-                or score > best_score
-                or (score == best_score and action < links[row, best, ACTION])
-            ):
-                best = child
-                best_score = score
-        child = links[row, child, NEXT_SIBLING]
-    return best
-
-
-@njit(cache=True, nogil=True)
-def select_gumbel(
-    low_row,
-    high_row,
-    slot,
-    max_depth,
-    normalization,
-    use_mixed_value,
-    scale,
-    table,
-    gumbel,
-    scratch,
-    free_priors,
-    nodes,
-    links,
-    rows,
-    selection,
-):
-    """Walk from each root to the edge to ask the model for; fill `selection` `[3, B]` (parent, action, node).
-
-    `slot` is the index of the node that this simulation may add, `scratch` `[B, A]` room for scores. Ties go to the
-    lowest action.
-    """
-    zero = nodes.dtype.type(0)
-    worst = nodes.dtype.type(-math.inf)
-    for row in range(low_row, high_row):
-        node = 0
-        depth = 0
-        scores = scratch[row]
-        while True:
-            first = links[row, node, FIRST_CHILD]
-            visits = nodes[row, node, VISITS]
-            considered = 0
-            if node == 0:
-                considered = table[int(rows[row, NUM_CONSIDERED]), int(visits) - 1]
-            best = links[row, node, BEST_UNVISITED]
-            # Sequential halving looks at the root's unvisited actions in its first round only.
-            if best == STALE and considered == 0:
-                best = _rank_unvisited(row, node, gumbel[row], free_priors, nodes, links)
-            best_child = 0
-            if first != 0 and not (node == 0 and considered == 0):
-                offset, factor, unvisited = _complete(
-                    row, node, normalization, use_mixed_value, scale, free_priors, nodes, links, rows
-                )
-                if node == 0:
-                    best_child = _best_of_root(
-                        row, considered, offset, factor, gumbel, nodes, links
-                    )
-                else:
-                    # argmax of improved policy - N / (1 + sum N), equation 14.
-                    highest = worst
-                    if best != NOTHING_LEFT:
-                        highest = free_priors[row, node, best] + unvisited
-                    count = 0
-                    child = first
-                    while child != 0:
-                        score = (nodes[row, child, Q] - offset) * factor + nodes[row, child, PRIOR]
-                        scores[count] = score
-                        highest = score if score > highest else highest
-                        count += 1
-                        child = links[row, child, NEXT_SIBLING]
-                    total = zero
-                    for index in range(count):
-                        scores[index] = math.exp(scores[index] - highest)
-                        total += scores[index]
-                    best_score = worst
-                    if best != NOTHING_LEFT:
-                        best_score = math.exp(free_priors[row, node, best] + unvisited - highest)
-                        total += best_score * nodes[row, node, UNVISITED_WEIGHT]
-                        best_score /= total
-                    count = 0
-                    child = first
-                    while child != 0:
-                        score = scores[count] / total - nodes[row, child, VISITS] / visits
-                        action = links[row, child, ACTION]
-                        if score > best_score or (score == best_score and action < best):
-                            best_score = score
-                            best_child = child
-                            best = action
-                        count += 1
-                        child = links[row, child, NEXT_SIBLING]
-                if best_child == 0 and best < 0:  # scores beyond the float range; `result` refuses them
-                    best_child = first
-                if best_child != 0:
-                    best = links[row, best_child, ACTION]
-            depth += 1
-            if best_child == 0 or depth >= max_depth:
-                break
-            node = best_child
-        selection[0, row] = node
-        selection[1, row] = best
-        selection[2, row] = best_child if best_child != 0 else slot
-
-
-@njit(cache=True, nogil=True)
-def summarise_gumbel(
-    low_row,
-    high_row,
-    num_simulations,
-    normalization,
-    use_mixed_value,
-    scale,
-    gumbel,
-    free_priors,
-    nodes,
-    links,
-    rows,
-    visits,
-    policy,
-    value,
-    qvalues,
-    best_action,
-    best_value,
-    depth,
-):
-    """Read the roots out: the improved policy, and the winner among the most visited actions."""
-    num_actions = policy.shape[1]
-    for row in range(low_row, high_row):
-        root_value = nodes[row, 0, VALUE]
-        offset, factor, unvisited = _complete(
-            row, 0, normalization, use_mixed_value, scale, free_priors, nodes, links, rows
-        )
-        visits[row] = 0
-        qvalues[row] = root_value
-        for action in range(num_actions):
-            policy[row, action] = free_priors[row, 0, action] + unvisited
-        most = 0
-        child = links[row, 0, FIRST_CHILD]
-        while child != 0:
-            action = links[row, child, ACTION]
-            count = int(nodes[row, child, VISITS])
-            visits[row, action] = count
-            most = max(most, count)
-            q = nodes[row, child, Q]
-            qvalues[row, action] = q
-            policy[row, action] = nodes[row, child, PRIOR] + (q - offset) * factor
-            child = links[row, child, NEXT_SIBLING]
-        highest = -math.inf
-        for action in range(num_actions):
-            if policy[row, action] > highest:
-                highest = policy[row, action]
-        total = 0.0
-        for action in range(num_actions):
-            # Illegal actions hold -1e30, whose exp is exactly 0.
-            policy[row, action] = math.exp(policy[row, action] - highest)
-            total += policy[row, action]
-        for action in range(num_actions):
-            policy[row, action] /= total
-        if most == 0:
-            best = _rank_unvisited(row, 0, gumbel[row], free_priors, nodes, links)
-        else:
-            winner = _best_of_root(row, most, offset, factor, gumbel, nodes, links)
-            best = links[row, winner, ACTION]
-        value[row] = root_value
-        best_action[row] = best
-        best_value[row] = qvalues[row, best]
-        depth[row] = rows[row, DEPTH_SUM] / max(num_simulations, 1)

@@ -9,6 +9,7 @@ import math
 
 from numba import njit
 
+from mcts.base import BoolArray, FloatArray, IntArray
 from mcts.tree import (
     ACTION,
     BEST_UNVISITED,
@@ -41,23 +42,23 @@ NUM_FAULTS = 3
 LOWEST_LOGIT = -1e9
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def plant(
-    low_row,
-    high_row,
-    is_gumbel,
-    noise_weight,
-    max_considered,
-    logits,
-    value,
-    noise,
-    legal,
-    gumbel,
-    free_priors,
-    nodes,
-    links,
-    rows,
-):
+    low_row: int,
+    high_row: int,
+    is_gumbel: bool,
+    noise_weight: float,
+    max_considered: int,
+    logits: FloatArray,
+    value: FloatArray,
+    noise: FloatArray,
+    legal: BoolArray,
+    gumbel: FloatArray,
+    free_priors: FloatArray,
+    nodes: FloatArray,
+    links: IntArray,
+    rows: FloatArray,
+) -> int:
     """Write the roots: masked priors with Dirichlet noise, or masked logits with Gumbel noise beside them.
 
     `logits` and `noise` are `[B, A]`, `value` `[B]`; `noise_weight` is the share of Dirichlet noise or the scale of
@@ -120,22 +121,22 @@ def plant(
     return NO_FAULT
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def expand_and_backup(
-    low_row,
-    high_row,
-    slot,
-    is_gumbel,
-    selection,
-    reward,
-    discount,
-    logits,
-    value,
-    free_priors,
-    nodes,
-    links,
-    rows,
-):
+    low_row: int,
+    high_row: int,
+    slot: int,
+    is_gumbel: bool,
+    selection: IntArray,
+    reward: FloatArray,
+    discount: FloatArray,
+    logits: FloatArray,
+    value: FloatArray,
+    free_priors: FloatArray,
+    nodes: FloatArray,
+    links: IntArray,
+    rows: FloatArray,
+) -> int:
     """Write the model's answer at the selected nodes and carry it up to the roots.
 
     `slot` is the node index of this simulation. Returns the first row whose answer is not finite, and leaves that row's

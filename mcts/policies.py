@@ -7,9 +7,10 @@ import numpy as np
 import numpy.typing as npt
 
 from mcts.base import BoolArray, FloatArray, IntArray, SearchOutput
-from mcts.puct import NORMALIZATIONS, URGENCIES
 
 KINDS = ("puct", "gumbel")
+NORMALIZATIONS = ("tree", "siblings", "bounds", "none")
+URGENCIES = ("minimum", "parent", "mean")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -85,9 +86,7 @@ class SearchSettings:
             "max_depth",
             "at least 1, or null for no limit",
         )
-        demand(
-            self.value_min < self.value_max, "value_min", f"below value_max={self.value_max!r}"
-        )
+        demand(self.value_min < self.value_max, "value_min", f"below value_max={self.value_max!r}")
         demand(self.min_value_range >= 0, "min_value_range", "at least 0")
         demand(self.pb_c_init >= 0, "pb_c_init", "at least 0")
         demand(self.pb_c_base > 0, "pb_c_base", "above 0")

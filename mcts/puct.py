@@ -6,7 +6,9 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from mcts.base import FloatArray
+from mcts.base import FloatArray, IntArray, SearchOutput
+from mcts.policies import NORMALIZATIONS, URGENCIES, SearchSettings
+from mcts.threads import RowThreads
 from mcts.tree import (
     ACTION,
     BEST_UNVISITED,
@@ -21,14 +23,11 @@ from mcts.tree import (
     VALUE,
     VISITS,
     Q,
+    Tree,
 )
 
-# How q is scaled; the index of `normalization` in this tuple is what the kernels are given.
-NORMALIZATIONS = ("tree", "siblings", "bounds", "none")
+# What the kernels are given for the names in `NORMALIZATIONS` and `URGENCIES`.
 TREE, SIBLINGS, BOUNDS, NONE = range(4)
-
-# What an unvisited action is worth.
-URGENCIES = ("minimum", "parent", "mean")
 MINIMUM, PARENT_VALUE, MEAN = range(3)
 
 # Entries of the scaling array.
@@ -36,16 +35,57 @@ OFFSET, INVERSE_RANGE, MIN_RANGE = range(3)
 SMALLEST_RANGE = 1e-8
 
 
-def scaling(
-    normalization: str,
-    value_min: float,
-    value_max: float,
-    min_value_range: float,
-    dtype: npt.DTypeLike,
-) -> FloatArray:
-    """The constants of a normalisation: fixed offset, fixed inverse range, smallest range of a moving one."""
-    fixed = (value_min, 1.0 / (value_max - value_min)) if normalization == "bounds" else (0.0, 1.0)
-    return np.array([*fixed, max(min_value_range, SMALLEST_RANGE)], dtype)
+class PuctRule:
+    """The upper confidence bound at every node, visit counts as the result."""
+
+    # PUCT considers every legal action.
+    max_considered = 0
+
+    def __init__(self, settings: SearchSettings, tree: Tree, threads: RowThreads) -> None:
+        dtype = tree.nodes.dtype
+        self.noise_weight = float(settings.root_exploration_fraction)
+        self._threads = threads
+        self._tree = tree
+        self._constants = (
+            settings.max_depth or settings.num_simulations,
+            NORMALIZATIONS.index(settings.normalization),
+            URGENCIES.index(settings.first_play_urgency),
+            scaling(settings, dtype),
+            exploration_table(
+                settings.num_simulations, settings.pb_c_init, settings.pb_c_base, dtype
+            ),
+        )
+
+    def select(self, num_rows: int, slot: int, selection: IntArray) -> None:
+        """Fill `selection` `[3, B]` with the edges that may become node `slot`."""
+        self._threads.call(
+            select_puct, num_rows, slot, *self._constants, *self._tree.arrays, selection
+        )
+
+    def summarise(self, num_rows: int, num_simulations: int, output: SearchOutput) -> None:
+        """Fill `output` from the roots."""
+        self._threads.call(
+            summarise_puct,
+            num_rows,
+            num_simulations,
+            *self._tree.arrays,
+            output.visits,
+            output.policy,
+            output.value,
+            output.qvalues,
+            output.best_action,
+            output.best_value,
+            output.depth,
+        )
+
+
+def scaling(settings: SearchSettings, dtype: npt.DTypeLike) -> FloatArray:
+    """The constants of the normalisation: fixed offset, fixed inverse range, smallest range of a moving one."""
+    smallest = max(settings.min_value_range, SMALLEST_RANGE)
+    if settings.normalization != "bounds":
+        return np.array([0.0, 1.0, smallest], dtype)
+    span = settings.value_max - settings.value_min
+    return np.array([settings.value_min, 1.0 / span, smallest], dtype)
 
 
 def exploration_table(
@@ -57,8 +97,10 @@ def exploration_table(
     return (np.sqrt(visits) * bonus).astype(dtype)
 
 
-@njit(cache=True, nogil=True)
-def _likeliest(priors):
+@njit(cache=True, nogil=True, error_model="numpy")
+def _likeliest(
+    priors: FloatArray,
+) -> int:
     """The first of the largest priors that are not marked as taken; NOTHING_LEFT if all are."""
     best = 0
     for action in range(1, priors.shape[0]):
@@ -67,22 +109,22 @@ def _likeliest(priors):
     return best if priors[best] >= 0 else NOTHING_LEFT
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def select_puct(
-    low_row,
-    high_row,
-    slot,
-    max_depth,
-    normalization,
-    urgency,
-    scale,
-    exploration,
-    free_priors,
-    nodes,
-    links,
-    rows,
-    selection,
-):
+    low_row: int,
+    high_row: int,
+    slot: int,
+    max_depth: int,
+    normalization: int,
+    urgency: int,
+    scale: FloatArray,
+    exploration: FloatArray,
+    free_priors: FloatArray,
+    nodes: FloatArray,
+    links: IntArray,
+    rows: FloatArray,
+    selection: IntArray,
+) -> None:
     """Walk from each root to the edge to ask the model for; fill `selection` `[3, B]` (parent, action, node).
 
     `slot` is the index of the node that this simulation may add. Ties go to the lowest action.
@@ -128,7 +170,7 @@ def select_puct(
                     high = rows[row, HIGH]
                 offset = scale[OFFSET]
                 inverse = scale[INVERSE_RANGE]
-                if normalization == TREE or normalization == SIBLINGS:
+                if normalization in (TREE, SIBLINGS):
                     offset = low
                     inverse = one / max(high - low, scale[MIN_RANGE]) if high > low else zero
                 if urgency == MINIMUM:
@@ -166,23 +208,23 @@ def select_puct(
         selection[2, row] = best_child if best_child != 0 else slot
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def summarise_puct(
-    low_row,
-    high_row,
-    num_simulations,
-    free_priors,
-    nodes,
-    links,
-    rows,
-    visits,
-    policy,
-    value,
-    qvalues,
-    best_action,
-    best_value,
-    depth,
-):
+    low_row: int,
+    high_row: int,
+    num_simulations: int,
+    free_priors: FloatArray,
+    nodes: FloatArray,
+    links: IntArray,
+    rows: FloatArray,
+    visits: IntArray,
+    policy: FloatArray,
+    value: FloatArray,
+    qvalues: FloatArray,
+    best_action: IntArray,
+    best_value: FloatArray,
+    depth: FloatArray,
+) -> None:
     """Read the roots out: visit fractions, the most visited action (of equals the higher q, then the lower index)."""
     for row in range(low_row, high_row):
         root_value = nodes[row, 0, VALUE]

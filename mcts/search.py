@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from mcts import gumbel, kernels, puct
+from mcts import kernels
 from mcts.base import (
     BoolArray,
     FloatArray,
@@ -14,7 +14,9 @@ from mcts.base import (
     SearchOutput,
     Selection,
 )
+from mcts.gumbel import GumbelRule
 from mcts.policies import SearchSettings
+from mcts.puct import PuctRule
 from mcts.threads import MIN_ROWS_PER_THREAD, RowThreads
 from mcts.tree import Tree
 
@@ -58,25 +60,8 @@ class Search:
         self._noise = np.zeros((batch_size, num_actions), self._dtype)
         self._reward, self._discount, self._value = np.zeros((3, batch_size), self._dtype)
         self._scratch = np.zeros((batch_size, num_actions), self._dtype)
-        self._max_considered = min(settings.max_num_considered_actions, num_actions)
-        self._max_depth = settings.max_depth or num_simulations
-        self._normalization = puct.NORMALIZATIONS.index(settings.normalization)
-        scale = puct.scaling(
-            settings.normalization,
-            settings.value_min,
-            settings.value_max,
-            settings.min_value_range,
-            self._dtype,
-        )
-        if self._is_gumbel:
-            sigma = np.array([settings.value_scale, settings.maxvisit_init], self._dtype)
-            self._scale = np.concatenate([scale, sigma])
-            self._table = gumbel.halving_table(self._max_considered, num_simulations)
-        else:
-            self._scale = scale
-            self._table = puct.exploration_table(
-                num_simulations, settings.pb_c_init, settings.pb_c_base, self._dtype
-            )
+        rule = GumbelRule if self._is_gumbel else PuctRule
+        self._rule = rule(settings, self.tree, self._threads)
         self._num_done = 0
         self._is_begun = False
         self._is_selected = False
@@ -98,33 +83,24 @@ class Search:
         self._logits[:num_rows] = root.prior_logits
         self._value[:num_rows] = root.value
         self.tree.legal[:num_rows] = legal
-        weight = 0.0
-        if noise is not None:
+        if noise is None:
+            self._noise[:num_rows] = 0
+        else:
             _check_shape("noise", noise, shape)
             self._noise[:num_rows] = noise
-            weight = (
-                self.settings.gumbel_scale
-                if self._is_gumbel
-                else self.settings.root_exploration_fraction
-            )
-        elif self._is_gumbel:
-            self._noise[:num_rows] = 0
         tree = self.tree
         fault = self._threads.call(
             kernels.plant,
             num_rows,
             self._is_gumbel,
-            float(weight),
-            self._max_considered,
+            0.0 if noise is None else self._rule.noise_weight,
+            self._rule.max_considered,
             self._logits,
             self._value,
             self._noise,
             tree.legal,
             tree.gumbel,
-            tree.free_priors,
-            tree.nodes,
-            tree.links,
-            tree.rows,
+            *tree.arrays,
         )
         if fault != kernels.NO_FAULT:
             row, kind = divmod(fault, kernels.NUM_FAULTS)
@@ -144,42 +120,7 @@ class Search:
             raise RuntimeError(
                 f"Search.select after all {self.settings.num_simulations} simulations"
             )
-        tree = self.tree
-        slot = self._num_done + 1
-        if self._is_gumbel:
-            self._threads.call(
-                gumbel.select_gumbel,
-                self._num_rows,
-                slot,
-                self._max_depth,
-                self._normalization,
-                self.settings.use_mixed_value,
-                self._scale,
-                self._table,
-                tree.gumbel,
-                self._scratch,
-                tree.free_priors,
-                tree.nodes,
-                tree.links,
-                tree.rows,
-                self._selection,
-            )
-        else:
-            self._threads.call(
-                puct.select_puct,
-                self._num_rows,
-                slot,
-                self._max_depth,
-                self._normalization,
-                self._urgency,
-                self._scale,
-                self._table,
-                tree.free_priors,
-                tree.nodes,
-                tree.links,
-                tree.rows,
-                self._selection,
-            )
+        self._rule.select(self._num_rows, self._num_done + 1, self._selection)
         self._is_selected = True
         return self._selected
 
@@ -205,10 +146,7 @@ class Search:
             self._fit("discount", output.discount, self._discount),
             self._fit("prior_logits", output.prior_logits, self._logits),
             self._fit("value", output.value, self._value),
-            tree.free_priors,
-            tree.nodes,
-            tree.links,
-            tree.rows,
+            *tree.arrays,
         )
         tree.num_nodes = slot + 1
         if fault != kernels.NO_FAULT:
@@ -234,42 +172,7 @@ class Search:
             best_value=np.empty(num_rows, self._dtype),
             depth=np.empty(num_rows, self._dtype),
         )
-        tree = self.tree
-        arrays = (
-            output.visits,
-            output.policy,
-            output.value,
-            output.qvalues,
-            output.best_action,
-            output.best_value,
-            output.depth,
-        )
-        if self._is_gumbel:
-            gumbel.summarise_gumbel(
-                0,
-                num_rows,
-                self._num_done,
-                self._normalization,
-                self.settings.use_mixed_value,
-                self._scale,
-                tree.gumbel,
-                tree.free_priors,
-                tree.nodes,
-                tree.links,
-                tree.rows,
-                *arrays,
-            )
-        else:
-            puct.summarise_puct(
-                0,
-                num_rows,
-                self._num_done,
-                tree.free_priors,
-                tree.nodes,
-                tree.links,
-                tree.rows,
-                *arrays,
-            )
+        self._rule.summarise(num_rows, self._num_done, output)
         is_finite = np.isfinite(output.value) & np.isfinite(output.policy).all(axis=1)
         if not is_finite.all():
             row = int(np.argmin(is_finite))
@@ -277,10 +180,6 @@ class Search:
                 f"row {row}: the model's rewards and values leave the range of {self._dtype}"
             )
         return output
-
-    @property
-    def _urgency(self) -> int:
-        return puct.URGENCIES.index(self.settings.first_play_urgency)
 
     def _view_rows(self, num_rows: int) -> None:
         self._num_rows = num_rows

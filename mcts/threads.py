@@ -25,7 +25,7 @@ class RowThreads:
             else None
         )
 
-    def call(self, kernel: Callable[..., Any], num_rows: int, *arguments: Any) -> int | None:
+    def call(self, kernel: Callable[..., Any], num_rows: int, *arguments: Any) -> Any:
         """Run `kernel(low_row, high_row, *arguments)` over all rows; return the first result that is no -1."""
         num_parts = min(self._num_threads, num_rows // self._min_rows)
         if self._pool is None or num_parts < 2:

@@ -70,6 +70,11 @@ class Tree:
         """`[B, A]` legal actions of the roots."""
 
     @property
+    def arrays(self) -> tuple[FloatArray, FloatArray, IntArray, FloatArray]:
+        """What every kernel takes, in this order: free priors, nodes, links, rows."""
+        return self.free_priors, self.nodes, self.links, self.rows
+
+    @property
     def num_actions(self) -> int:
         """`A`."""
         return self.free_priors.shape[2]
@@ -140,8 +145,7 @@ class Tree:
 
     @property
     def priors(self) -> FloatArray:
-        """`[rows, nodes, A]` prior probabilities (noise included at the root); exactly 0 at illegal actions, and at
-        slots that stayed unused."""
+        """`[rows, nodes, A]` prior probabilities, root noise included; 0 at illegal actions and unused slots."""
         field = self._from_children(PRIOR, self._free.copy())
         if self.holds_logits:
             weights = np.exp(field - field.max(axis=-1, keepdims=True))

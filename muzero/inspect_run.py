@@ -165,16 +165,22 @@ def _tree(run_dir: Path, arguments: InspectArguments) -> None:
     search = builder.search(1, agent.settings)
     root = agent.model.roots(player.observations([state]))
     output = run(search, agent.model, root, player.legal([state]))
+    # Deeper moves are imagined and may be illegal in truth; only the root's have names for sure.
+    names = {action: state.action_to_string(action) for action in state.legal_actions()}
+    tree, depth = search.tree, arguments.depth
+
+    def name(action: int) -> str:
+        return names.get(action, str(action))
+
     if arguments.format == "json":
-        print(json.dumps(export.to_json(search, row=0)))
+        print(json.dumps(export.to_dict(tree)))
     elif arguments.format == "dot":
-        print(export.to_dot(search, row=0))
+        print(export.to_dot(tree, max_depth=depth, action_names=name))
     elif arguments.format == "text":
-        names = [state.action_to_string(action) for action in state.legal_actions()]
-        print(state)
-        print(f"value {output.value[0]:+.4f} for player {state.current_player()}; moves: {', '.join(names)}")
-        print(export.to_text(search, row=0, max_depth=arguments.depth))
-        print(f"principal variation: {export.principal_variation(search, row=0)}")
+        print(f"{state}\n\nplayer {state.current_player()} to move, value {output.value[0]:+.4f}")
+        print(export.to_text(tree, max_depth=depth, action_names=name))
+        variation = " ".join(name(action) for action in export.principal_variation(tree))
+        print(f"principal variation: {variation}")
     else:
         raise ValueError(f"format={arguments.format!r} must be text, json or dot")
 

@@ -28,7 +28,8 @@ class Refreshed:
 class Refresher:
     """Re-searches positions with the model's present weights, without noise.
 
-    With the weights that made a stored noise-free target it makes the same target again.
+    With the weights that made a stored noise-free target it makes the same target again: bit for bit in batches of
+    the same size, up to rounding in others (matrix products of another height sum in another order).
 
     Args:
         search: Has room for as many rows as positions are passed at once.

@@ -45,7 +45,19 @@ class Table:
 
 
 @njit(cache=True, nogil=True)
-def _step(parent, action, node, states, successor, reward, logits, value, out_r, out_l, out_v):
+def _step(
+    parent: np.ndarray,
+    action: np.ndarray,
+    node: np.ndarray,
+    states: np.ndarray,
+    successor: np.ndarray,
+    reward: np.ndarray,
+    logits: np.ndarray,
+    value: np.ndarray,
+    out_r: np.ndarray,
+    out_l: np.ndarray,
+    out_v: np.ndarray,
+) -> None:
     for row in range(len(parent)):
         state = states[row, parent[row]]
         following = successor[state, action[row]]
@@ -164,9 +176,7 @@ def time_mctx(arguments: argparse.Namespace, table: Table, roots: np.ndarray) ->
 
     @jax.jit
     def search(key: Any, states: Any) -> Any:
-        root = mctx.RootFnOutput(
-            prior_logits=logits[states], value=value[states], embedding=states
-        )
+        root = mctx.RootFnOutput(prior_logits=logits[states], value=value[states], embedding=states)
         output = policy((), key, root, recurrent, num_simulations=arguments.simulations)
         return output.action_weights, output.search_tree.parents
 

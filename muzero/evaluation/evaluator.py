@@ -38,7 +38,7 @@ def make_opponent(
                 f"{_SETTING}: {name!r} must be rollout:<simulations> with at least 1, such as rollout:100"
             )
         return RolloutPlayer(int(argument))
-    if load_run is not None and Path(name).is_dir():
+    if load_run is not None and name and Path(name).is_dir():
         return load_run(Path(name))
     raise ValueError(
         f"{_SETTING}: {name!r} is none of random, rollout:<simulations>, perfect, and no folder of a run is found there"

@@ -105,8 +105,9 @@ def require_solution(
     solution = solve(game, max_positions)
     if solution is None:
         raise ValueError(
-            f"{setting}: exact play needs a game small enough to list all of its positions (at most {max_positions:,}); "
-            f"{game} has more. Use the opponent rollout:<simulations> instead, such as rollout:1000."
+            f"{setting}: exact play needs a game small enough to list all of its positions (at most {max_positions:,}, "
+            f"in lines of at most {MAX_LINE:,} moves); {game} has more. "
+            "Use the opponent rollout:<simulations> instead, such as rollout:1000."
         )
     return solution
 

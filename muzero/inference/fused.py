@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from muzero.inference.evaluators import Answer, FloatArray, Rows
-from muzero.inference.kernels import read_scalars, scale_rows
+from muzero.network.kernels import read_scalars, scale_rows
 from muzero.network.mlp import MLPNetwork, Trunk
 from muzero.network.support import Support
 
@@ -153,6 +153,7 @@ class Workspace:
         self._prediction = TrunkBuffers(owner.prediction, num_rows)
         self._latent = torch.empty(num_rows, size)
         self._latent_array: FloatArray = self._latent.numpy()
+        self._spread = np.zeros(num_rows, np.float32)
         # The input of a product, in its type; shares the latent's memory in float32.
         self._input = self._latent.to(owner.dtype)
         support = network.reward_support
@@ -185,7 +186,7 @@ class Workspace:
         )
 
     def _predict(self, outputs: FloatArray, slab: Tensor, target: npt.NDArray[np.int64]) -> None:
-        scale_rows(outputs, self._latent_array, slab.numpy(), target)
+        scale_rows(outputs, self._latent_array, self._spread, slab.numpy(), target)
         self._prediction.run(self._to_input())
 
     def _to_input(self) -> Tensor:

@@ -10,11 +10,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from muzero.learner.cross_entropy import cross_entropy, two_hot_cross_entropy
 from muzero.learner.inputs import Inputs
 from muzero.network.auxiliary import negative_cosine
-from muzero.network.base import MuZeroNetwork
-from muzero.network.layers import halve_gradient
-from muzero.network.support import Support
+from muzero.network.base import MuZeroNetwork, Unrolled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,21 +25,6 @@ class LossWeights:
     policy: float = 1.0
     consistency: float = 0.0
     turn: float = 1.0
-
-
-class Unrolled(NamedTuple):
-    """The network's answer along the unrolled steps."""
-
-    latents: Tensor
-    """`[K+1, B, *L]`."""
-    policy_logits: Tensor
-    """`[K+1, B, A]`."""
-    value_logits: Tensor
-    """`[K+1, B, S_v]`."""
-    reward_logits: Tensor
-    """`[K, B, S_r]` of the edges from step k to k+1."""
-    turn_logits: Tensor | None
-    """`[K, B]` of the same edges."""
 
 
 class Loss(NamedTuple):
@@ -62,41 +46,6 @@ class Loss(NamedTuple):
     """Detached."""
 
 
-def unroll(network: MuZeroNetwork, observation: Tensor, action: Tensor) -> Unrolled:
-    """Observation `[B, *O]` and actions `[K, B]` -> the network's answer.
-
-    f runs once over all steps, so that its products are K+1 times taller. Gradients are halved on the way from a
-    dynamics call into the latent before it, and only there.
-    """
-    latent = network.represent(observation)
-    latents, rewards, turns = [latent], [], []
-    for step_action in action:
-        latent, reward_logits, turn_logit = network.step(halve_gradient(latent), step_action)
-        latents.append(latent)
-        rewards.append(reward_logits)
-        if turn_logit is not None:
-            turns.append(turn_logit)
-    stacked = torch.stack(latents)
-    policy_logits, value_logits = network.predict(stacked.flatten(0, 1))
-    steps = stacked.shape[:2]
-    return Unrolled(
-        stacked,
-        policy_logits.unflatten(0, steps).float(),
-        value_logits.unflatten(0, steps).float(),
-        torch.stack(rewards).float(),
-        torch.stack(turns).float() if turns else None,
-    )
-
-
-def two_hot_cross_entropy(logits: Tensor, target: Tensor, support: Support) -> Tensor:
-    """Logits `[..., S]` and scalars `[...]` -> cross-entropy `[...]` with the two-hot target."""
-    index, share = support.locate(target)
-    log_probability = F.log_softmax(logits, -1)
-    lower = log_probability.gather(-1, index.unsqueeze(-1)).squeeze(-1)
-    upper = log_probability.gather(-1, index.unsqueeze(-1) + 1).squeeze(-1)
-    return -torch.lerp(lower, upper, share)
-
-
 def step_weights(num_unroll_steps: int, device: torch.device) -> Tensor:
     """`[K+1, 1]`: 1 at the root, 1/K at each unrolled step."""
     weights = torch.full((num_unroll_steps + 1, 1), 1.0 / num_unroll_steps, device=device)
@@ -106,8 +55,8 @@ def step_weights(num_unroll_steps: int, device: torch.device) -> Tensor:
 
 def compute_loss(network: MuZeroNetwork, inputs: Inputs, weights: LossWeights) -> Loss:
     """The loss of a batch: mean over samples of importance weight times the sample's unrolled sum."""
-    unrolled = unroll(network, inputs.observation, inputs.action)
-    policy = -(inputs.policy * F.log_softmax(unrolled.policy_logits, -1)).sum(-1)
+    unrolled = _to_float32(network.unroll(inputs.observation, inputs.action))
+    policy = cross_entropy(unrolled.policy_logits, inputs.policy)
     value = two_hot_cross_entropy(unrolled.value_logits, inputs.value, network.value_support)
     reward = two_hot_cross_entropy(unrolled.reward_logits, inputs.reward, network.reward_support)
 
@@ -134,8 +83,12 @@ def compute_loss(network: MuZeroNetwork, inputs: Inputs, weights: LossWeights) -
         reward.detach(),
         None if turn is None else turn.detach(),
         None if consistency is None else consistency.detach(),
-        Unrolled(*(None if part is None else part.detach() for part in unrolled)),  # type: ignore[arg-type]
+        Unrolled(*(None if part is None else part.detach() for part in unrolled)),
     )
+
+
+def _to_float32(unrolled: Unrolled) -> Unrolled:
+    return Unrolled(*(None if part is None else part.float() for part in unrolled))  # type: ignore[arg-type]
 
 
 def _consistency(network: MuZeroNetwork, latents: Tensor, next_observation: Tensor) -> Tensor:

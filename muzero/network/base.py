@@ -1,6 +1,6 @@
 """The network's seam: three functions of the paper and the spec they are built from.
 
-Letters: `B` positions, `A` actions, `S` atoms of a support, `*O` observation shape, `*L` latent shape.
+Letters: `B` positions, `A` actions, `S` atoms of a support, `*O` observation shape, `*L` latent shape, `K` unrolled steps.
 """
 
 from abc import ABC, abstractmethod
@@ -10,6 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from muzero.network.layers import halve_gradient
 from muzero.network.support import Support
 
 
@@ -42,6 +43,21 @@ class NetworkOutput(NamedTuple):
     """`[B, A]`."""
     turn_logit: Tensor | None
     """`[B]` logit that the mover of the edge that led here moves again; None without a turn head or edge."""
+
+
+class Unrolled(NamedTuple):
+    """A network's answer along `K` unrolled steps."""
+
+    latents: Tensor
+    """`[K+1, B, *L]`."""
+    policy_logits: Tensor
+    """`[K+1, B, A]`."""
+    value_logits: Tensor
+    """`[K+1, B, S_v]`."""
+    reward_logits: Tensor
+    """`[K, B, S_r]` of the edges from step k to k+1."""
+    turn_logits: Tensor | None
+    """`[K, B]` of the same edges; None without a turn head."""
 
 
 class MuZeroNetwork(nn.Module, ABC):
@@ -82,6 +98,31 @@ class MuZeroNetwork(nn.Module, ABC):
         latent, reward_logits, turn_logit = self.step(latent, action)
         policy_logits, value_logits = self.predict(latent)
         return NetworkOutput(latent, reward_logits, value_logits, policy_logits, turn_logit)
+
+    def unroll(self, observation: Tensor, action: Tensor) -> Unrolled:
+        """Observations `[B, *O]` and actions `[K, B]` -> the answer along the way, for training.
+
+        f runs once over all steps. Gradients are halved on the way from a dynamics call into the latent before it, and
+        only there.
+        """
+        latent = self.represent(observation)
+        latents, rewards, turns = [latent], [], []
+        for step_action in action:
+            latent, reward_logits, turn_logit = self.step(halve_gradient(latent), step_action)
+            latents.append(latent)
+            rewards.append(reward_logits)
+            if turn_logit is not None:
+                turns.append(turn_logit)
+        stacked = torch.stack(latents)
+        policy_logits, value_logits = self.predict(stacked.flatten(0, 1))
+        steps = stacked.shape[:2]
+        return Unrolled(
+            stacked,
+            policy_logits.unflatten(0, steps),
+            value_logits.unflatten(0, steps),
+            torch.stack(rewards),
+            torch.stack(turns) if turns else None,
+        )
 
     def num_parameters(self) -> int:
         """Number of trained parameters."""

@@ -6,8 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-MIN_LATENT_RANGE = 1e-5
-"""Smallest range of a latent that scaling divides by."""
+from muzero.network.kernels import MIN_LATENT_RANGE
 
 MAX_ONE_HOT_ACTIONS = 64
 """Largest number of actions, and of move types per square, that gets one plane each."""

@@ -8,7 +8,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from muzero.network.auxiliary import SimSiam, refuse_projection
-from muzero.network.base import MuZeroNetwork, NetworkSpec
+from muzero.network.base import MuZeroNetwork, NetworkSpec, Unrolled
+from muzero.network.fused_unroll import FusedUnroll
 from muzero.network.layers import scale_latent, zero_init
 from muzero.network.support import Support
 
@@ -84,9 +85,7 @@ class MLPNetwork(MuZeroNetwork):
 
     def represent(self, observation: Tensor) -> Tensor:
         """`[B, *O]` of any dtype -> latent `[B, L]`."""
-        x = observation.flatten(1).to(self.action.weight.dtype)
-        if self.spec.observation_scale != 1.0:
-            x = x * self.spec.observation_scale
+        x = self._flat(observation)
         return scale_latent(self.representation_output(self.representation(x)))
 
     def step(self, latent: Tensor, action: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
@@ -103,6 +102,31 @@ class MLPNetwork(MuZeroNetwork):
         outputs = self.prediction_output(self.prediction(latent))
         policy_logits, value_logits = torch.split(outputs, self.prediction_splits, dim=1)
         return policy_logits, value_logits
+
+    def unroll(self, observation: Tensor, action: Tensor) -> Unrolled:
+        """See `MuZeroNetwork.unroll`; the same numbers, faster where everything is float32 on the CPU."""
+        rows = self.action.weight
+        plain = rows.is_cpu and rows.dtype == torch.float32
+        if not plain or torch.is_autocast_enabled("cpu") or torch.compiler.is_compiling():
+            return super().unroll(observation, action)
+        functions = (
+            (self.representation, self.representation_output),
+            (self.dynamics, self.dynamics_output),
+            (self.prediction, self.prediction_output),
+        )
+        parameters = [p for pair in functions for module in pair for p in module.parameters()]
+        num_layers = len(self.dynamics.layers) + 1
+        latents, predictions, outputs = FusedUnroll.apply(
+            self._flat(observation), action, self.residual_dynamics, num_layers, rows, *parameters
+        )
+        policy_logits, value_logits = torch.split(predictions, self.prediction_splits, dim=2)
+        _, reward_logits, turn_logits = torch.split(outputs, self.dynamics_splits, dim=2)
+        turn = turn_logits.squeeze(2) if self.spec.has_turn_head else None
+        return Unrolled(latents, policy_logits, value_logits, reward_logits, turn)
+
+    def _flat(self, observation: Tensor) -> Tensor:
+        x = observation.flatten(1).to(self.action.weight.dtype)
+        return x if self.spec.observation_scale == 1.0 else x * self.spec.observation_scale
 
     def project(self, latent: Tensor, with_predictor: bool) -> Tensor:
         """See `MuZeroNetwork.project`."""

@@ -11,8 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-EPSILON = 0.001
-"""The linear part of `h`, which makes it invertible."""
+from muzero.network.kernels import EPSILON
 
 
 def squash(x: Tensor) -> Tensor:

@@ -52,6 +52,7 @@ class Reporter:
         metrics.last("selfplay/weights_age", runtime.learner_step - runtime.selfplay.model.version)
         if runtime.reanalyze is not None:
             metrics.lasts(runtime.reanalyze.report())
+            self._rate("reanalyze/positions_per_second", runtime.reanalyze.totals.searched)
         if evaluation is not None:
             metrics.lasts(evaluation)
         fractions = runtime.timer.fractions()
@@ -63,10 +64,11 @@ class Reporter:
         waits = {cause: fractions.get(cause, 0.0) for cause in _WAITS}
         metrics.lasts(wait_metrics(waits))
         metrics.last("system/memory_bytes", self._process.memory_info().rss)
-        for name, total in (
-            ("selfplay/env_steps_per_second", totals.env_steps),
-            ("selfplay/simulations_per_second", totals.simulations),
-        ):
-            metrics.rate(name, total - self._counted.get(name, 0))
-            self._counted[name] = total
+        self._rate("selfplay/env_steps_per_second", totals.env_steps)
+        self._rate("selfplay/simulations_per_second", totals.simulations)
         self.newest = metrics.write(runtime.learner_step, totals.env_steps)
+
+    def _rate(self, name: str, total: int) -> None:
+        """Note how much a total has grown since the last row."""
+        self._runtime.metrics.rate(name, total - self._counted.get(name, 0))
+        self._counted[name] = total

@@ -29,22 +29,29 @@ def test_three_players_are_refused():
 
 
 @pytest.mark.parametrize(
-    ("game", "suggestion"), [("connect4", "connect_four"), ("chekers", "checkers"), ("tictactoe", "tic_tac_toe")]
+    ("game", "suggestion"),
+    [("connect4", "connect_four"), ("chekers", "checkers"), ("tictactoe", "tic_tac_toe")],
 )
 def test_unknown_names_get_a_suggestion(game, suggestion, capfd):
-    with pytest.raises(ValueError, match=f"env.game={game} is not a game of OpenSpiel; did you mean .*{suggestion}"):
+    with pytest.raises(
+        ValueError, match=f"env.game={game} is not a game of OpenSpiel; did you mean .*{suggestion}"
+    ):
         make(game)
     assert capfd.readouterr().err == ""  # OpenSpiel was not asked, it would print all its games
 
 
 def test_unknown_parameters_are_told_with_those_that_exist():
-    with pytest.raises(ValueError, match="go has no size; it has board_size, handicap, komi, max_game_length"):
+    with pytest.raises(
+        ValueError, match="go has no size; it has board_size, handicap, komi, max_game_length"
+    ):
         make("go", parameters={"size": 9})
 
 
 @pytest.mark.parametrize("value", ["9", 9.5, True])
 def test_parameters_of_a_wrong_type_are_refused(value):
-    with pytest.raises(ValueError, match=r"env.parameters.board_size=.* must be of type int \(as its default, 19\)"):
+    with pytest.raises(
+        ValueError, match=r"env.parameters.board_size=.* must be of type int \(as its default, 19\)"
+    ):
         make("go", parameters={"board_size": value})
 
 
@@ -60,14 +67,20 @@ def test_values_that_openspiel_refuses_are_told():
 
 @pytest.mark.parametrize("shape", [[3, 15, 16], [3, 225], [-3, 15, -15], []])
 def test_a_frame_shape_that_does_not_fit_is_refused(shape):
-    with pytest.raises(ValueError, match=r"env.frame_shape=.* does not fit gomoku, whose tensor .* \[3, 225\]"):
+    with pytest.raises(
+        ValueError, match=r"env.frame_shape=.* does not fit gomoku, whose tensor .* \[3, 225\]"
+    ):
         make("gomoku", frame_shape=shape)
 
 
 def test_a_turn_order_that_the_game_contradicts_is_refused():
-    with pytest.raises(ValueError, match="env.turn_order=alternating, but in this game a player may move twice"):
+    with pytest.raises(
+        ValueError, match=r"env.turn_order=alternating, but in this game a player may move twice"
+    ):
         make("amazons", turn_order="alternating")
-    with pytest.raises(ValueError, match="env.turn_order='sometimes' must be one of auto, alternating, repeated"):
+    with pytest.raises(
+        ValueError, match=r"env.turn_order='sometimes' must be one of auto, alternating, repeated"
+    ):
         make("tic_tac_toe", turn_order="sometimes")
 
 

@@ -120,7 +120,9 @@ def test_shapes_are_checked():
     search.begin(root, legal)
     output = model.recurrent(search.select())
     with pytest.raises(ValueError, match="reward"):
-        search.update(ModelOutput(output.reward[:2], output.discount, output.prior_logits, output.value))
+        search.update(
+            ModelOutput(output.reward[:2], output.discount, output.prior_logits, output.value)
+        )
     for options in ({"batch_size": 0}, {"num_actions": 0}, {"num_threads": 0}):
         with pytest.raises(ValueError, match=next(iter(options))):
             Search(search.settings, **{"batch_size": 1, "num_actions": 2, **options})

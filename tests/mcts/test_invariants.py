@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcts import RootOutput, Search, SearchSettings, draw_noise, run
+from tests.oracles.plain_search import halving_schedule
 from tests.oracles.table_model import TableModel
 
 KINDS = ["puct", "gumbel"]
@@ -60,7 +61,9 @@ def test_counts_masks_and_sums(kind, normalization, max_depth, num_simulations, 
     assert (output.policy[~legal] == 0).all()
     assert (search.tree.priors[:, 0][~legal] == 0).all()
     np.testing.assert_allclose(output.policy.sum(axis=1), 1, atol=1e-5)
-    np.testing.assert_allclose(search.tree.priors.sum(axis=-1)[search.tree.visits > 0], 1, atol=1e-5)
+    np.testing.assert_allclose(
+        search.tree.priors.sum(axis=-1)[search.tree.visits > 0], 1, atol=1e-5
+    )
     assert legal[np.arange(len(legal)), output.best_action].all()
     tree = search.tree
     assert (tree.visits[:, 0] == num_simulations + 1).all()
@@ -156,9 +159,8 @@ def test_no_noise_means_no_noise(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("normalization", NORMALIZATIONS)
-def test_alternating_players_equal_one_player_on_the_negated_game(kind, normalization):
-    # Values and rewards of every second ply negated turn the two-player game into one with discount +1; a maximiser and
-    # a minimiser only meet where the plies do, so depth 1 (root edges) must agree exactly.
+def test_discount_minus_one_is_the_opponents_view(kind, normalization):
+    """One step deep, values of the opponent with discount -1 are the negated values with discount +1."""
     rng = np.random.default_rng(9)
     model = TableModel.draw(rng, players=2, num_actions=4, terminal_fraction=0.0)
     mirror = TableModel.draw(np.random.default_rng(9), num_actions=4, terminal_fraction=0.0)
@@ -209,8 +211,6 @@ def test_depth_limit_of_the_simulations_changes_nothing(kind):
 @pytest.mark.parametrize("num_simulations", [1, 8, 50])
 @pytest.mark.parametrize("max_considered", [1, 4, 16, 100])
 def test_gumbel_visits_follow_the_schedule(num_legal, num_simulations, max_considered):
-    from tests.oracles.plain_search import halving_schedule
-
     search_settings = SearchSettings(
         kind="gumbel",
         num_simulations=num_simulations,

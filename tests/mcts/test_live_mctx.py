@@ -6,7 +6,7 @@ import pytest
 from mcts import Search, SearchSettings, run
 from tests.oracles.table_model import TableModel
 
-pytestmark = [pytest.mark.oracle, pytest.mark.filterwarnings("ignore")]
+pytestmark = [pytest.mark.oracle, pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
 NUM_ROWS = 24
 

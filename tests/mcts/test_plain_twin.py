@@ -60,9 +60,7 @@ def check_against_twin(options, model_options, with_noise, seed):
     legal[np.arange(num_rows), rng.integers(num_actions, size=num_rows)] = True
     noise = draw_noise(search_settings, legal, rng, np.float64) if with_noise else None
     states = rng.integers(len(model.value), size=num_rows)
-    search = Search(
-        search_settings, batch_size=num_rows, num_actions=num_actions, dtype=np.float64
-    )
+    search = Search(search_settings, batch_size=num_rows, num_actions=num_actions, dtype=np.float64)
     root = model.root(states, search_settings.num_simulations + 1)
     output = run(search, model, root, legal, noise)
 

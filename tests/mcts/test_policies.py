@@ -162,9 +162,7 @@ def test_rows_have_their_own_temperature_and_draw():
     output = output_of(visits, best_action=[3] * 8)
     legal = np.ones((8, 4), bool)
     warm = select_actions(output, legal, 1.0, np.random.default_rng(7))
-    mixed = select_actions(
-        output, legal, np.array([0.0, 1.0] * 4), np.random.default_rng(7)
-    )
+    mixed = select_actions(output, legal, np.array([0.0, 1.0] * 4), np.random.default_rng(7))
     assert mixed[0::2].tolist() == [3] * 4
     np.testing.assert_array_equal(mixed[1::2], warm[1::2])
 

@@ -168,8 +168,7 @@ class PlainSearch:
             mean = sum(prior[action] * node.q(action) for action in node.edges) / mass
             value = (value + sum(counts) * mean) / (1 + sum(counts))
         completed = [
-            node.q(action) if action in node.edges else value
-            for action in range(self.num_actions)
+            node.q(action) if action in node.edges else value for action in range(self.num_actions)
         ]
         if settings.normalization == "siblings":
             completed = [self.stretched(q, completed) for q in completed]

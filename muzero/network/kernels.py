@@ -1,0 +1,144 @@
+"""What lies between the matrix products of a small network on a CPU, compiled: scaling, heads, cross-entropies.
+
+Letters: `n` rows, `L` latent size, `S` atoms or actions, `W` columns of an output layer, `R` rows of a slab of latents.
+"""
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+Array = npt.NDArray[np.float32]
+Indices = npt.NDArray[np.int64]
+
+MIN_LATENT_RANGE = 1e-5
+"""Smallest range of a latent that scaling divides by."""
+
+EPSILON = 0.001
+"""The linear part of `h`, which makes it invertible."""
+
+ZERO, ONE, TWO, FOUR = np.float32(0.0), np.float32(1.0), np.float32(2.0), np.float32(4.0)
+MIN_RANGE = np.float32(MIN_LATENT_RANGE)
+LINEAR = np.float32(EPSILON)
+
+
+# Minima in vectors need nnan. A NaN still comes out: the scaling below divides it without fast-math.
+@njit(cache=True, nogil=True, fastmath={"nnan", "nsz"})
+def bounds(row: Array) -> tuple[np.float32, np.float32]:
+    """Smallest and largest entry."""
+    low = row[0]
+    high = row[0]
+    for j in range(len(row)):
+        x = row[j]
+        low = min(low, x)
+        high = max(high, x)
+    return low, high
+
+
+@njit(cache=True, nogil=True)
+def scale_rows(outputs: Array, latent: Array, spread: Array, slab: Array, target: Indices) -> None:
+    """`scale_latent` of the first `L` columns of `outputs` `[n, W]`, into `latent` `[n, L]` and `slab` `[R, L]`.
+
+    `spread` `[n]` becomes what was divided by. `target` `[n]` names the rows of the slab; an empty one leaves it alone.
+    """
+    size = latent.shape[1]
+    stores = len(target) > 0
+    for i in range(len(latent)):
+        row = outputs[i, :size]
+        scaled = latent[i]
+        low, high = bounds(row)
+        divisor = max(high - low, MIN_RANGE)
+        spread[i] = divisor
+        for j in range(size):
+            scaled[j] = (row[j] - low) / divisor
+        if stores:
+            memory = slab[target[i]]
+            for j in range(size):
+                memory[j] = scaled[j]
+
+
+@njit(cache=True, nogil=True)
+def scale_rows_backward(gradient: Array, latent: Array, spread: Array, result: Array) -> None:
+    """Gradient `[n, L]` of what `scale_rows` made -> gradient of its input, the first `L` columns of `result` `[n, W]`.
+
+    Minimum and maximum carry gradient too, shared by the entries that tie.
+    """
+    size = latent.shape[1]
+    for i in range(len(latent)):
+        y = latent[i]
+        g = gradient[i]
+        total = ZERO
+        weighted = ZERO
+        num_low = ZERO
+        num_high = ZERO
+        for j in range(size):
+            total += g[j]
+            weighted += g[j] * y[j]
+            num_low += ONE if y[j] == ZERO else ZERO
+            num_high += ONE if y[j] == ONE else ZERO
+        if spread[i] == MIN_RANGE:  # the divisor was the guard, a constant
+            at_low = -total / num_low
+            at_high = ZERO
+        else:
+            at_low = (weighted - total) / num_low
+            at_high = -weighted / num_high
+        to = result[i]
+        for j in range(size):
+            extra = at_low if y[j] == ZERO else (at_high if y[j] == ONE else ZERO)
+            to[j] = (g[j] + extra) / spread[i]
+
+
+@njit(cache=True, nogil=True)
+def read_scalars(
+    outputs: Array, first: int, num_atoms: int, atom_width: float, transform: bool, scalar: Array
+) -> None:
+    """`Support.decode` of `S` columns from `first` on of `outputs` `[n, W]`, into `scalar` `[n]`."""
+    half = num_atoms // 2
+    for i in range(len(scalar)):
+        logits = outputs[i, first : first + num_atoms]
+        largest = logits[0]
+        for j in range(1, num_atoms):
+            largest = max(largest, logits[j])
+        weighted = ZERO
+        total = ZERO
+        for j in range(num_atoms):
+            weight = math.exp(logits[j] - largest)
+            weighted += weight * np.float32(j - half)
+            total += weight
+        x = weighted / total * np.float32(atom_width)
+        scalar[i] = unsquash_one(x) if transform else x
+
+
+@njit(cache=True, nogil=True)
+def unsquash_one(y: np.float32) -> np.float32:
+    """`muzero.network.support.unsquash` of one number."""
+    size = abs(y)
+    root = math.sqrt(ONE + FOUR * LINEAR * (size + (ONE + LINEAR)))
+    d = TWO * size / (root + (ONE + TWO * LINEAR))
+    x = d * (d + TWO)
+    return x if y >= ZERO else -x
+
+
+@njit(cache=True, nogil=True)
+def cross_entropy_rows(logits: Array, target: Array, loss: Array, gradient: Array) -> None:
+    """Cross-entropies `[n]` of softmax(logits) `[n, S]` with targets `[n, S]`, and their gradients `[n, S]`."""
+    size = logits.shape[1]
+    for i in range(len(loss)):
+        largest = logits[i, 0]
+        for j in range(1, size):
+            largest = max(largest, logits[i, j])
+        total = ZERO
+        for j in range(size):
+            weight = math.exp(logits[i, j] - largest)
+            gradient[i, j] = weight
+            total += weight
+        log_total = math.log(total)
+        mass = ZERO
+        entropy = ZERO
+        for j in range(size):
+            mass += target[i, j]
+            entropy += target[i, j] * (log_total - (logits[i, j] - largest))
+        loss[i] = entropy
+        for j in range(size):
+            gradient[i, j] = gradient[i, j] / total * mass - target[i, j]
