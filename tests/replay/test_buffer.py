@@ -384,3 +384,14 @@ def test_fresh_fraction_is_the_probability_of_sampling() -> None:
     assert buffer.fresh_fraction(9, 1) == pytest.approx(6 / 9, rel=1e-5)
     assert buffer.fresh_fraction(9, 0) == 0.0
     assert buffer.fresh_fraction(9, 7) == pytest.approx(1.0)
+
+
+def test_position_in_the_place_of_one_being_refreshed_can_be_refreshed() -> None:
+    buffer = make_buffer(capacity=4)
+    buffer.add(segment_of(Game([0] * 5, [0.0] * 4, [0.0] * 5)))
+    slots = buffer.stalest(4, 9)
+    generation = buffer.roots(slots).generation
+    buffer.add(segment_of(Game([0] * 5, [0.0] * 4, [0.0] * 5)))
+    assert buffer.stalest(1, 9).tolist() == [0]
+    buffer.release(slots, generation)  # of the old ones: the new one stays in flight
+    assert buffer.stalest(9, 9).tolist() == [1, 2, 3]
