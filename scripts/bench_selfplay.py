@@ -2,15 +2,20 @@
 
     python scripts/bench_selfplay.py experiment=tictactoe
     python scripts/bench_selfplay.py experiment=cartpole search.num_simulations=50 --seconds 20
+    python scripts/bench_selfplay.py experiment=tictactoe search.num_simulations=25 --against CHECKOUT --rival-game tictactoe
 
 The network is untrained; environment, search, recording and cutting into segments are all in the figure. The last line is
 one JSON object. `search_efficiency` is the time inside the network's calls over the time of the whole search.
+`--against` names a checkout of muzero-general, which then plays in a process of its own, before and after ours.
 """
 
 import argparse
 import json
 import statistics
+import subprocess
+import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -56,13 +61,25 @@ def play_for(selfplay: SelfPlay, seconds: float) -> tuple[float, float]:
     return (totals.env_steps - steps) / elapsed, (totals.simulations - simulations) / elapsed
 
 
+def rival(checkout: str, game: str, seconds: float) -> dict[str, Any]:
+    """muzero-general's self-play in a process of its own."""
+    script = Path(__file__).with_name("rival_muzero_general.py")
+    command = [sys.executable, str(script), checkout, game, "--seconds", str(seconds)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    report: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return report
+
+
 def main() -> None:
     """Parse the command line, measure, print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("overrides", nargs="*", help="settings, as for muzero-train")
     parser.add_argument("--seconds", type=float, default=5.0, help="length of a measurement")
     parser.add_argument("--repeats", type=int, default=5, help="measurements; the median counts")
+    parser.add_argument("--against", help="checkout of muzero-general to be measured in the same run")
+    parser.add_argument("--rival-game", default="tictactoe", help="its game: tictactoe, cartpole, connect4")
     arguments = parser.parse_args()
+    before = arguments.against and rival(arguments.against, arguments.rival_game, arguments.seconds)
     torch.set_num_threads(1)
     config = compose(["runtime.device=cpu", "search.num_threads=1", *arguments.overrides])
     builder = Builder.of(config)
@@ -86,7 +103,7 @@ def main() -> None:
     efficiency = model.seconds / search_seconds
 
     parameters = builder.network().num_parameters()
-    result = {
+    result: dict[str, Any] = {
         "environment": builder.spec.name,
         "games": config.selfplay.num_games,
         "simulations_per_move": settings.num_simulations,
@@ -96,6 +113,12 @@ def main() -> None:
         "search_efficiency": round(efficiency, 4),
         "moves_per_second_of_each_repeat": [round(each, 1) for each, _ in measured],
     }
+    if before:
+        after = rival(arguments.against, arguments.rival_game, arguments.seconds)
+        speeds = [before["moves_per_second"], after["moves_per_second"]]
+        theirs = statistics.mean(speeds)
+        ratio = round(moves / theirs, 1)
+        result["rivals"] = {"muzero-general": {**before, "moves_per_second": theirs, "ratio": ratio}}
     for name, value in result.items():
         print(f"{name:>34}: {value}")
     print(json.dumps(result))

@@ -99,7 +99,7 @@ class _Quota:
 
 
 class _Episode:
-    """Actions and scores of an episode; `scores` holds one total for each seat (zero-sum if there are two)."""
+    """Actions of an episode, and for each seat the sum of the scores of its own moves."""
 
     __slots__ = ("actions", "scores", "truncated")
 
@@ -111,7 +111,6 @@ class _Episode:
     def add(self, action: int, mover: int, score: float) -> None:
         self.actions.append(action)
         self.scores[mover] += score
-        self.scores[1 - mover] -= score
 
 
 def _play(env: BatchedEnv, agent: BatchedAgent, quota: _Quota, seed: int) -> dict[int, _Episode]:

@@ -178,11 +178,11 @@ def test_first_legal_move_against_random_scores_as_a_replay_says():
 
 def test_two_evaluations_of_one_seed_agree_and_duplicates_are_counted():
     def report(seed):
-        return evaluate_versus_random(OpenSpielEnv(CONFIG, 8), FirstLegal(), games=400, seed=seed)
+        return evaluate_versus_random(OpenSpielEnv(CONFIG, 8), FirstLegal(), games=200, seed=seed)
 
     assert report(3) == report(3)
     assert report(3) != report(4)
-    assert report(3)["duplicate_games"] > 0  # 400 games of at most 945 + 384 lines
+    assert report(3)["duplicate_games"] > 0  # 200 games of at most 945 + 384 lines
 
 
 def test_the_number_of_players_is_checked():

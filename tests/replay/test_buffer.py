@@ -9,7 +9,7 @@ from muzero.config.schema import ReplayConfig, TargetsConfig
 from muzero.envs.base import EnvSpec
 from muzero.replay import ReplayBuffer, Segment
 from muzero.replay.refresh import oldest_targets
-from tests.oracles.games import Game, segment_of, spec_of
+from tests.oracles.games import Game, n_step, segment_of, spec_of, stacked_frames
 
 
 def make_buffer(
@@ -395,3 +395,27 @@ def test_position_in_the_place_of_one_being_refreshed_can_be_refreshed() -> None
     assert buffer.stalest(1, 9).tolist() == [0]
     buffer.release(slots, generation)  # of the old ones: the new one stays in flight
     assert buffer.stalest(9, 9).tolist() == [1, 2, 3]
+
+
+def test_learner_finds_the_observation_that_it_is_to_value() -> None:
+    """`value + bootstrap_discount * v(bootstrap_observation)` is the n-step return with the learner's own `v`."""
+    rng = np.random.default_rng(8)
+    games = [random_game(rng, length, name) for name, length in enumerate((1, 4, 9, 6))]
+    targets = TargetsConfig(discount=0.9, td_steps=3, bootstrap="target_network")
+    buffer = make_buffer(spec_of(2), targets=targets, capacity=30)
+    for game in games:
+        buffer.add(segment_of(game))
+    batch = buffer.sample(buffer.size)
+    assert batch.bootstrap_observation is not None and batch.bootstrap_discount is not None
+    for i in range(buffer.size):
+        name, t = (int(x) for x in batch.observation[i, 2:])
+        game = games[name]
+        for k in range(4):
+            value = batch.value[i, k]
+            if batch.bootstrap_discount[i, k] != 0:
+                last = int(batch.bootstrap_observation[i, k, 3])
+                seen = stacked_frames(game, last, 2)
+                assert np.array_equal(batch.bootstrap_observation[i, k], seen)
+                value += batch.bootstrap_discount[i, k] * game.values[last]
+            expected = n_step(game, t + k, 0.9, 3) if t + k < game.length else 0.0
+            assert value == pytest.approx(expected, abs=1e-5)
