@@ -158,7 +158,7 @@ def _tree(run_dir: Path, arguments: InspectArguments) -> None:
         raise ValueError("moves: the game is over there, nothing can be searched")
     builder = Builder.of(load_config(run_dir))
     agent = builder.agent(1, arguments.simulations)
-    if agent.settings.num_simulations == 0:
+    if agent.settings is None:
         raise ValueError("simulations=0 makes no tree; give at least 1")
     agent.model.load(*acting_weights(open_checkpoint(run_dir, arguments.step)))
     player = agent_player(builder, agent)

@@ -121,9 +121,8 @@ def _play(env: BatchedEnv, agent: BatchedAgent, quota: _Quota, seed: int) -> dic
     stack.reset_rows(np.ones(env.batch_size, np.bool_), step.frame)
     while quota.active.any():
         active = np.flatnonzero(quota.active)
-        actions = step.legal.argmax(axis=1).astype(
-            np.int32
-        )  # rows that are done make any legal move
+        # Rows that are done go on with any legal move: an environment has no other way of standing still.
+        actions = step.legal.argmax(axis=1).astype(np.int32)
         searched = []
         for row in active.tolist():
             number = quota.number(row)

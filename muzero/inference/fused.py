@@ -29,27 +29,31 @@ NO_ROWS = np.zeros(0, np.int64)
 
 
 class FusedLayer:
-    """A linear layer as `x @ weight + bias`, padded with columns of zeros."""
+    """A linear layer as `x @ weight + bias` of `num_inputs` columns, padded with zeros on both sides."""
 
-    def __init__(self, layer: nn.Linear, dtype: torch.dtype):
+    def __init__(self, layer: nn.Linear, num_inputs: int, dtype: torch.dtype):
         self.source = layer
         columns = -(-layer.out_features // COLUMNS) * COLUMNS
-        self.weight = torch.zeros(layer.in_features, columns, dtype=dtype)
+        self.weight = torch.zeros(num_inputs, columns, dtype=dtype)
         self.bias = torch.zeros(columns, dtype=dtype)
 
     def load(self) -> None:
         """Copy the weights of the layer that this was made from."""
-        width = self.source.out_features
-        self.weight[:, :width] = self.source.weight.t()
-        self.bias[:width] = self.source.bias
+        num_outputs, num_inputs = self.source.weight.shape
+        self.weight[:num_inputs, :num_outputs] = self.source.weight.t()
+        self.bias[:num_outputs] = self.source.bias
 
 
 class FusedTrunk:
     """A trunk with its output layer."""
 
     def __init__(self, trunk: Trunk, output: nn.Linear, dtype: torch.dtype):
-        sources = [layer for layer in trunk.layers if isinstance(layer, nn.Linear)]
-        self.layers = [FusedLayer(layer, dtype) for layer in (*sources, output)]
+        self.layers: list[FusedLayer] = []
+        num_inputs = trunk.num_inputs
+        for layer in (*trunk.layers, output):
+            assert isinstance(layer, nn.Linear)
+            self.layers.append(FusedLayer(layer, num_inputs, dtype))
+            num_inputs = self.layers[-1].bias.numel()
 
     def load(self) -> None:
         """Copy the weights of the trunk and output that this was made from."""

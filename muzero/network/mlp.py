@@ -22,6 +22,7 @@ class Trunk(nn.Module):
 
     def __init__(self, num_inputs: int, hidden_sizes: Sequence[int]):
         super().__init__()
+        self.num_inputs = num_inputs
         sizes = [num_inputs, *hidden_sizes]
         self.layers = nn.ModuleList(
             nn.Linear(a, b) for a, b in zip(sizes[:-1], sizes[1:], strict=True)

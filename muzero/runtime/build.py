@@ -179,13 +179,18 @@ class Builder:
         )
 
     def agent(self, batch_size: int, num_simulations: int | None = None) -> Agent:
-        """An agent for evaluation and play, with the untrained network; its model takes weights by `load`."""
-        settings = search_settings(
-            self.config.search,
-            self.config.evaluation.num_simulations if num_simulations is None else num_simulations,
-        )
+        """An agent for evaluation and play, with the untrained network; its model takes weights by `load`.
+
+        Args:
+            num_simulations: None takes `evaluation.num_simulations`, or else the search's; 0 plays by the network alone.
+        """
+        if num_simulations is None:
+            num_simulations = self.config.evaluation.num_simulations
+        settings = None
+        if num_simulations != 0:
+            settings = search_settings(self.config.search, num_simulations)
         return Agent(
-            self.model(batch_size, settings.num_simulations),
+            self.model(batch_size, 0 if settings is None else settings.num_simulations),
             settings,
             num_actions=self.spec.num_actions,
             batch_size=batch_size,

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from muzero.config.schema import OpenSpielConfig
+from muzero.config.schema import AtariConfig, OpenSpielConfig
 from muzero.envs.registry import make_env
 from muzero.evaluation.agent import Agent
 from muzero.evaluation.episodes import evaluate_episodes, evaluate_versus_random
@@ -34,15 +34,14 @@ class RunEvaluator:
     def __init__(self, builder: Builder) -> None:
         self._builder, self._config = builder, builder.config.evaluation
         self._seed = int(role_seed(builder.config, Role.EVALUATION).generate_state(1)[0])
-        self._board = isinstance(builder.config.env, OpenSpielConfig) and (
-            builder.spec.num_players == 2
-        )
+        env = builder.config.env
+        self._board = isinstance(env, OpenSpielConfig) and builder.spec.num_players == 2
         rows = _MAX_ROWS if self._board else min(self._config.games, _MAX_ROWS)
         self._agent: Agent = builder.agent(rows)
-        if self._board:
+        if isinstance(env, OpenSpielConfig) and self._board:
             from muzero.envs.open_spiel import load_game  # other games need no OpenSpiel
 
-            self._game = load_game(builder.config.env)
+            self._game = load_game(env)
             self._player = agent_player(builder, self._agent)
             self._rivals = {
                 name: make_opponent(name, self._game, load_player)
@@ -74,6 +73,9 @@ class RunEvaluator:
                 folder=folder,
             )
         env_config = builder.config.env
+        if isinstance(env_config, AtariConfig):
+            # A score is that of a whole game, whatever ends an episode for the learner.
+            env_config = replace(env_config, episodic_life=False)
         if config.max_episode_steps is not None:
             env_config = replace(env_config, max_episode_steps=config.max_episode_steps)
         env = make_env(env_config, self._agent.batch_size)
