@@ -28,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for problem in problems:
         print(f"- {problem}")
     if problems:
-        fail(f"{config.env.kind}: {len(problems)} problems found")
+        fail(f"{config.env.kind}: {len(problems)} problem(s) found")
     print("no problem found")
 
 

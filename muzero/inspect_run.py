@@ -87,7 +87,9 @@ def _checkpoints(run_dir: Path) -> None:
             continue
         size = sum(file.stat().st_size for file in checkpoint.path.rglob("*") if file.is_file())
         best = ", marked best" if step == manager.best_step else ""
-        print(f"checkpoint {step}: sound, {size:,} bytes, parts {', '.join(checkpoint.parts)}{best}")
+        print(
+            f"checkpoint {step}: sound, {size:,} bytes, parts {', '.join(checkpoint.parts)}{best}"
+        )
 
 
 def _games_file(run_dir: Path, file: str | None) -> Path:
@@ -120,7 +122,9 @@ def _game(run_dir: Path, file: str | None, index: int) -> None:
         raise ValueError(f"index={index}: {path} holds games 0 to {len(records) - 1}")
     record = records[index]
     state = _initial_state(run_dir)
-    print(f"{path}, game {index}: the agent has seat {record.setup.first_seat}, score {record.score}")
+    print(
+        f"{path}, game {index}: the agent has seat {record.setup.first_seat}, score {record.score}"
+    )
     for number, action in enumerate(record.actions):
         opening = " (opening)" if number < len(record.setup.opening) else ""
         mover = state.current_player()
@@ -135,7 +139,9 @@ def _initial_state(run_dir: Path) -> Any:
 
     config = load_config(run_dir).env
     if not isinstance(config, OpenSpielConfig):
-        raise ValueError(f"{run_dir} is of env.kind={config.kind}; only OpenSpiel's games can be replayed")
+        raise ValueError(
+            f"{run_dir} is of env.kind={config.kind}; only OpenSpiel's games can be replayed"
+        )
     from muzero.envs.open_spiel import load_game
 
     return load_game(config).new_initial_state()
@@ -152,7 +158,9 @@ def _tree(run_dir: Path, arguments: InspectArguments) -> None:
     for number, action in enumerate(arguments.moves):
         legal = [] if state.is_terminal() else state.legal_actions()
         if action not in legal:
-            raise ValueError(f"moves: action {action} (number {number}) is not legal; legal are {legal}")
+            raise ValueError(
+                f"moves: action {action} (number {number}) is not legal; legal are {legal}"
+            )
         state.apply_action(action)
     if state.is_terminal():
         raise ValueError("moves: the game is over there, nothing can be searched")

@@ -111,4 +111,6 @@ def load_weights(path: Path | str) -> Weights:
             spec=json.loads(metadata["spec"]),
         )
     except (SafetensorError, KeyError, ValueError) as error:
-        raise ValueError(f"{path} is not a file of weights written by save_weights: {error!r}") from error
+        raise ValueError(
+            f"{path} is not a file of weights written by save_weights: {error!r}"
+        ) from error

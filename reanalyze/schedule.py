@@ -15,9 +15,7 @@ class Schedule:
     def __init__(self, config: ReanalyzeConfig) -> None:
         self._config = config
 
-    def due(
-        self, replay: ReplayBuffer, *, learner_step: int, refreshed: int, played: int
-    ) -> int:
+    def due(self, replay: ReplayBuffer, *, learner_step: int, refreshed: int, played: int) -> int:
         """Number of positions to refresh now, at most a batch; 0 if nothing is due.
 
         Args:

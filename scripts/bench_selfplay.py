@@ -76,8 +76,12 @@ def main() -> None:
     parser.add_argument("overrides", nargs="*", help="settings, as for muzero-train")
     parser.add_argument("--seconds", type=float, default=5.0, help="length of a measurement")
     parser.add_argument("--repeats", type=int, default=5, help="measurements; the median counts")
-    parser.add_argument("--against", help="checkout of muzero-general to be measured in the same run")
-    parser.add_argument("--rival-game", default="tictactoe", help="its game: tictactoe, cartpole, connect4")
+    parser.add_argument(
+        "--against", help="checkout of muzero-general to be measured in the same run"
+    )
+    parser.add_argument(
+        "--rival-game", default="tictactoe", help="its game: tictactoe, cartpole, connect4"
+    )
     arguments = parser.parse_args()
     before = arguments.against and rival(arguments.against, arguments.rival_game, arguments.seconds)
     torch.set_num_threads(1)
@@ -118,7 +122,9 @@ def main() -> None:
         speeds = [before["moves_per_second"], after["moves_per_second"]]
         theirs = statistics.mean(speeds)
         ratio = round(moves / theirs, 1)
-        result["rivals"] = {"muzero-general": {**before, "moves_per_second": theirs, "ratio": ratio}}
+        result["rivals"] = {
+            "muzero-general": {**before, "moves_per_second": theirs, "ratio": ratio}
+        }
     for name, value in result.items():
         print(f"{name:>34}: {value}")
     print(json.dumps(result))

@@ -106,6 +106,8 @@ class GymEnv:
         check_turns(self.spec, before.to_play, after.to_play, ended)
         self._now = self._restart(after, ended) if ended.any() else after
         score = moves.reward.astype(np.float32)
+        if not np.isfinite(score).all():
+            raise ValueError(f"{self.spec.name}: a reward is not finite")
         return TimeStep(
             frame=self._now.frame.copy(),
             legal=self._now.legal.copy(),

@@ -134,11 +134,8 @@ class LocalModel:
             )
 
 
-def make_evaluator(
-    network: MuZeroNetwork, device: torch.device, dtype: torch.dtype
-) -> Evaluator:
+def make_evaluator(network: MuZeroNetwork, device: torch.device, dtype: torch.dtype) -> Evaluator:
     """The fastest evaluator there is for `network` on `device`."""
     if isinstance(network, MLPNetwork) and device.type == "cpu":
         return FusedMLP(network, dtype)
     return ModuleEvaluator(network, device, dtype)
-

@@ -14,7 +14,9 @@ class WeightAverage:
 
     def __init__(self, network: nn.Module, decay: float):
         if not 0.0 < decay < 1.0:
-            raise ValueError(f"learner.average_decay is {decay}; it has to be 0 (off) or between 0 and 1")
+            raise ValueError(
+                f"learner.average_decay is {decay}; it has to be 0 (off) or between 0 and 1"
+            )
         self.decay = decay
         self.state = {name: value.detach().clone() for name, value in network.state_dict().items()}
         source = network.state_dict(keep_vars=True)

@@ -43,5 +43,3 @@ def refuse_projection() -> Tensor:
     raise ValueError(
         "the network has no projection: set network.projection_size above 0, or learner.consistency_loss_weight to 0"
     )
-
-

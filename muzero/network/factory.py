@@ -80,7 +80,9 @@ def network_problems(config: NetworkConfig, spec: NetworkSpec) -> list[str]:
     if config.projection_size < 0:
         refuse("projection_size", config.projection_size, "use 0 to build no projection")
     if config.turn_head is False and spec.has_turn_head:
-        refuse("turn_head", False, "in this game a player may move twice in a row: use null or true")
+        refuse(
+            "turn_head", False, "in this game a player may move twice in a row: use null or true"
+        )
     if config.turn_head and spec.num_players == 1:
         refuse("turn_head", True, "the environment has one player: use null or false")
     if isinstance(config, MLPConfig):

@@ -115,9 +115,7 @@ class FusedUnroll(torch.autograd.Function):
         outputs = h_outputs
         rows = action_rows + g.biases[0]
         for k in range(num_steps + 1):
-            scale_rows(
-                outputs.numpy(), latents[k].numpy(), spreads[k].numpy(), NO_SLAB, NO_ROWS
-            )
+            scale_rows(outputs.numpy(), latents[k].numpy(), spreads[k].numpy(), NO_SLAB, NO_ROWS)
             f_hidden.append(f.forward(latents[k], f_outputs[k]))
             if k < num_steps:
                 outputs = g_outputs[k]
@@ -142,7 +140,9 @@ class FusedUnroll(torch.autograd.Function):
         observation, action, action_rows, latents, spreads = ctx.saved_tensors
         h, g, f = ctx.functions
         h_hidden, g_hidden, f_hidden = ctx.hidden
-        latent_gradients, f_gradients, g_gradients = (gradient.contiguous() for gradient in gradients)
+        latent_gradients, f_gradients, g_gradients = (
+            gradient.contiguous() for gradient in gradients
+        )
         latent_gradients, g_gradients = latent_gradients.clone(), g_gradients.clone()
         h_gradient = torch.empty_like(latents[0])
         row_gradients = torch.zeros_like(action_rows)

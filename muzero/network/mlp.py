@@ -131,6 +131,4 @@ class MLPNetwork(MuZeroNetwork):
 
     def project(self, latent: Tensor, with_predictor: bool) -> Tensor:
         """See `MuZeroNetwork.project`."""
-        return (
-            refuse_projection() if self.simsiam is None else self.simsiam(latent, with_predictor)
-        )
+        return refuse_projection() if self.simsiam is None else self.simsiam(latent, with_predictor)

@@ -57,7 +57,9 @@ class Support:
         if not (self.max > 0.0 and np.isfinite(self.max)):
             raise ValueError(f"support max is {self.max}; it has to be a positive number")
         if self.size < 3 or self.size % 2 == 0:
-            raise ValueError(f"support size is {self.size}; it has to be odd (so that 0 is an atom) and at least 3")
+            raise ValueError(
+                f"support size is {self.size}; it has to be odd (so that 0 is an atom) and at least 3"
+            )
 
     @property
     def half(self) -> int:

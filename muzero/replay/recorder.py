@@ -111,7 +111,7 @@ class Recorder:
         segments = []
         ended = terminated | truncated
         ready = ended | (self._length - self._start >= self.segment_length + self.tail)
-        for row in np.flatnonzero(ready):
+        for row in np.flatnonzero(ready).tolist():
             if not ended[row]:
                 segments.append(self._cut(row, self.segment_length))
                 self._shift(row)

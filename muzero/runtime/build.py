@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
 
 import numpy as np
 import torch
@@ -115,9 +114,7 @@ class Builder:
     def of(cls, config: Config) -> "Builder":
         """A builder for `config`; looks at the environment once."""
         spec = make_spec(config.env)
-        return cls(
-            config, spec, network_spec(config, spec), choose_device(config.runtime.device)
-        )
+        return cls(config, spec, network_spec(config, spec), choose_device(config.runtime.device))
 
     def network(self) -> MuZeroNetwork:
         """The untrained network of this run's seed."""

@@ -146,9 +146,7 @@ class LocalRuntime:
                 made = gathering.result()
             self._store(*made)
 
-    def _gather(
-        self, lease: Lease | None
-    ) -> tuple[list[Segment], Lease | None, Refreshed | None]:
+    def _gather(self, lease: Lease | None) -> tuple[list[Segment], Lease | None, Refreshed | None]:
         """A move in every game, and the lease's searches; touches neither replay nor learner."""
         with self.gather_timer.measure("selfplay"):
             segments = self.selfplay.play(self._acting_step)

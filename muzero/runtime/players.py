@@ -67,7 +67,9 @@ def agent_player(builder: Builder, agent: Agent) -> AgentPlayer:
 
     config = builder.config.env
     if not isinstance(config, OpenSpielConfig):
-        raise ValueError(f"env.kind={config.kind}: only OpenSpiel's games can be played against others")
+        raise ValueError(
+            f"env.kind={config.kind}: only OpenSpiel's games can be played against others"
+        )
     frames = OpenSpielFrames(load_game(config), config)
     return AgentPlayer(agent, frames)
 

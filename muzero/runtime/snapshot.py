@@ -5,10 +5,10 @@ in use by self-play), `acting` (tensors: those that evaluation and play use), `r
 (counters, metrics, reanalyze) and `config` (so that a checkpoint can be used without its run folder).
 """
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import numpy as np
-from omegaconf import OmegaConf
 
 from muzero.checkpoint import Checkpoint, Part
 
@@ -39,7 +39,7 @@ def take(runtime: "LocalRuntime") -> dict[str, Part]:
             "metrics": runtime.metrics.state(),
             "reanalyze": None if runtime.reanalyze is None else runtime.reanalyze.state(),
         },
-        "config": OmegaConf.to_container(OmegaConf.structured(runtime.config)),
+        "config": asdict(runtime.config),
     }
     if runtime.config.replay.save_with_checkpoint:
         parts["replay"] = replay
@@ -65,8 +65,3 @@ def restore(runtime: "LocalRuntime", checkpoint: Checkpoint) -> None:
     runtime.metrics.restore(state["metrics"], checkpoint.step)
     if runtime.reanalyze is not None and state["reanalyze"] is not None:
         runtime.reanalyze.restore(state["reanalyze"])
-
-
-def config_of(checkpoint: Checkpoint) -> dict[str, Any]:
-    """The config that a checkpoint was saved with, as plain types."""
-    return checkpoint.json("config")

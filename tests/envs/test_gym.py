@@ -1,102 +1,17 @@
 import json
 import re
-from pathlib import Path
 
 import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
 
-from muzero.config.schema import GymConfig
 from muzero.envs.check import check_env
 from muzero.envs.gym import GymEnv, make_spec
 from muzero.envs.registry import make_env
+from tests.envs.scripted_envs import Scripted, assert_same, config, play, register
 
-DOCS = Path(__file__).parents[2] / "docs" / "environments.md"
-
-
-class Scripted(gymnasium.Env):
-    """Counts its steps; every answer can be replaced."""
-
-    def __init__(self, length=6, space=None, actions=None, **answers):
-        self.length = length
-        self.observation_space = space or spaces.Box(-np.inf, np.inf, (3,), np.float32)
-        self.action_space = actions or spaces.Discrete(3)
-        self.answers = {
-            "observation": None,
-            "reward": 1.0,
-            "info": {},
-            "truncates": False,
-        } | answers
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.count, self.start = 0, float(self.np_random.random())
-        return self.observation(), dict(self.answers["info"])
-
-    def step(self, action):
-        self.count += 1
-        self.last_action = action
-        over = self.count >= self.length
-        truncates = self.answers["truncates"]
-        return (
-            self.observation(),
-            self.answers["reward"],
-            over and not truncates,
-            over and truncates,
-            dict(self.answers["info"]),
-        )
-
-    def observation(self):
-        if self.answers["observation"] is not None:
-            return self.answers["observation"]
-        return np.array([self.start, self.count, 0], np.float32)
-
-
-class TwoPlayers(Scripted):
-    """Turns given by a pattern; action 2 is illegal for player 1."""
-
-    def __init__(self, pattern=(0, 1), **answers):
-        super().__init__(**answers)
-        self.pattern = pattern
-
-    def reset(self, **kwargs):
-        observation, _ = super().reset(**kwargs)
-        return observation, self.info()
-
-    def step(self, action):
-        observation, _, terminated, truncated, _ = super().step(action)
-        return observation, 1.0 if terminated else 0.0, terminated, truncated, self.info()
-
-    def info(self):
-        player = self.pattern[self.count % len(self.pattern)]
-        return {"to_play": player, "action_mask": [1, 1, 1 - player]}
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _registered():
-    gymnasium.register("Scripted-v0", Scripted)
-    gymnasium.register("TwoPlayers-v0", TwoPlayers)
-    yield
-    del gymnasium.registry["Scripted-v0"], gymnasium.registry["TwoPlayers-v0"]
-
-
-def config(id="Scripted-v0", *, settings=None, **kwargs):
-    return GymConfig(id=id, name=id, kwargs=kwargs, **(settings or {}))
-
-
-def play(env, step, num_steps, seed):
-    rng, steps = np.random.default_rng(seed), []
-    for _ in range(num_steps):
-        step = env.step(np.argmax(rng.random(step.legal.shape) * step.legal, axis=1))
-        steps.append(step)
-    return steps
-
-
-def assert_same(left, right):
-    for a, b in zip(left, right, strict=True):
-        for name in ("frame", "legal", "to_play", "reward", "score", "terminated", "truncated"):
-            np.testing.assert_array_equal(getattr(a, name), getattr(b, name), err_msg=name)
+register()
 
 
 @pytest.mark.parametrize("settings", [{}, {"max_episode_steps": 7}])
@@ -329,97 +244,8 @@ def test_wrong_settings_are_refused(settings, message):
         make_env(config(settings=settings), 1)
 
 
-def test_two_players_masks_and_the_plane_of_the_player():
-    settings = {"num_players": 2}
-    env = GymEnv(config("TwoPlayers-v0", settings=settings), 2)
-    assert env.spec.turn_order == "alternating" and env.spec.frame_shape == (4,)
-    step, players = env.reset(0), []
-    for _ in range(12):
-        players.append(step.to_play.tolist())
-        np.testing.assert_array_equal(step.frame[:, -1], step.to_play)
-        np.testing.assert_array_equal(step.legal[:, 2], step.to_play == 0)
-        step = env.step(np.array([0, 1]))
-    assert players == [[0, 0], [1, 1]] * 6
-    assert step.reward.tolist() == [1, 1] and step.terminated.all()
-    env.step(np.array([2, 2]))
-    with pytest.raises(ValueError, match=r"action 2 is illegal in row 0; legal: \[0, 1\]"):
-        env.step(np.array([2, 0]))
-
-
-def test_two_players_image_plane_is_0_or_255():
-    space = spaces.Box(0, 255, (4, 4, 3), np.uint8)
-    kwargs = {"space": space, "observation": np.full((4, 4, 3), 9, np.uint8)}
-    env = GymEnv(config("TwoPlayers-v0", settings={"num_players": 2}, **kwargs), 1)
-    assert env.reset(0).frame[0, :, 0, 0].tolist() == [9, 9, 9, 0]
-    assert env.step(np.array([0])).frame[0, :, 0, 0].tolist() == [9, 9, 9, 255]
-
-
-def test_repeated_turns_are_found_out():
-    settings = {"num_players": 2}
-    assert (
-        make_spec(config("TwoPlayers-v0", settings=settings, pattern=(0, 0, 1))).turn_order
-        == "repeated"
-    )
-    with pytest.raises(ValueError, match=r"env.turn_order=alternating, but in this game"):
-        make_spec(
-            config(
-                "TwoPlayers-v0",
-                settings=settings | {"turn_order": "alternating"},
-                pattern=(0, 0, 1),
-            )
-        )
-
-
-def test_a_truncated_game_of_two_tells_its_final_player():
-    settings = {"num_players": 2, "max_episode_steps": 3}
-    env = GymEnv(config("TwoPlayers-v0", settings=settings), 1)
-    step = play(env, env.reset(0), 3, 0)[-1]
-    assert (
-        step.truncated.all() and step.final_to_play.tolist() == [1] and step.to_play.tolist() == [0]
-    )
-    assert step.final_frame[0].tolist()[1:] == [3, 0, 1] and step.frame[0].tolist()[1:] == [0, 0, 0]
-
-
-@pytest.mark.parametrize(
-    ("settings", "info", "message"),
-    [
-        ({}, {"to_play": 1}, r'info\["to_play"\]=1 needs env.num_players=2'),
-        ({"num_players": 2}, {"to_play": 2}, r'info\["to_play"\]=2 must be 0 or 1'),
-        ({"num_players": 2}, {}, r'env.num_players=2 needs info\["to_play"\]'),
-        (
-            {},
-            {"action_mask": [1, 1]},
-            r'info\["action_mask"\] has the shape \(2,\), there are 3 actions',
-        ),
-        ({}, {"action_mask": [0, 0, 0]}, "allows no action though the episode goes on"),
-    ],
-)
-def test_wrong_infos_are_told(settings, info, message):
-    assert [
-        line for line in check_env(config(settings=settings, info=info)) if re.search(message, line)
-    ]
-
-
-def examples():
-    return "\n\n".join(
-        re.findall(r"```python\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)
-    )
-
-
-def test_examples_of_the_documentation_work(tmp_path, monkeypatch):
-    (tmp_path / "my_games.py").write_text(examples())
-    monkeypatch.syspath_prepend(tmp_path)
-    walk = config("my_games:Walk-v0")
-    assert check_env(walk) == []
-    assert make_spec(walk).max_episode_steps == 50 and make_spec(
-        config("my_games:Walk-v0", length=9)
-    ).frame_shape == (9,)
-    stones = config("my_games:Stones-v0", settings={"num_players": 2, "return_bounds": [-1, 1]})
-    assert check_env(stones) == []
-    spec = make_spec(stones)
-    assert (spec.frame_shape, spec.num_actions, spec.turn_order) == ((12,), 3, "alternating")
-
-
-def test_lunarlander_passes_the_check():
-    pytest.importorskip("Box2D")
-    assert check_env(config("LunarLander-v3"), num_steps=120, batch_size=2) == []
+def test_rewards_that_are_not_finite_are_refused_by_name():
+    env = GymEnv(config(reward=float("nan")), 1)
+    env.reset(0)
+    with pytest.raises(ValueError, match="Scripted-v0: a reward is not finite"):
+        env.step(np.array([0]))

@@ -28,7 +28,10 @@ MLP = {"latent_size": 20, "hidden_sizes": [16], **SMALL}
 CASES = [
     (MLPConfig(**MLP), FLAT),
     (MLPConfig(**{**MLP, "hidden_sizes": [24, 16, 12]}, residual_dynamics=True), TURNS),
-    (MLPConfig(**{**MLP, "value_support_size": 601}), dataclasses.replace(FLAT, observation_scale=0.1)),
+    (
+        MLPConfig(**{**MLP, "value_support_size": 601}),
+        dataclasses.replace(FLAT, observation_scale=0.1),
+    ),
     (ResNetConfig(**RESNET), BOARD),
     (ResNetConfig(**RESNET, norm="group"), TURNS),
     (ResNetConfig(**RESNET, norm="none", downsample=2), TURNS),
@@ -87,7 +90,9 @@ def test_every_step_equals_the_training_network(config, spec):
         for selection in selections(spec, 6):
             output = model.recurrent(selection)
             parents = torch.stack([latents[p][row] for row, p in enumerate(selection.parent)])
-            expected = network.recurrent_inference(parents, torch.from_numpy(selection.action).long())
+            expected = network.recurrent_inference(
+                parents, torch.from_numpy(selection.action).long()
+            )
             latents.append(expected.latent)
             reward = network.reward_support.decode(expected.reward_logits)
             value = network.value_support.decode(expected.value_logits)
@@ -145,7 +150,9 @@ def test_new_weights_are_taken_with_their_version(config, spec):
     for value in state.values():
         value.zero_()
     assert np.array_equal(model.values(observation), fresh.values(observation))
-    assert np.array_equal(model_of(old).values(observation), model_of(trained(config, spec, 0)).values(observation))
+    assert np.array_equal(
+        model_of(old).values(observation), model_of(trained(config, spec, 0)).values(observation)
+    )
 
 
 @pytest.mark.parametrize(("config", "spec"), CASES)
@@ -158,7 +165,9 @@ def test_values_take_any_number_of_positions_and_leave_the_trees_alone(config, s
     many = observations(spec, 15, seed=1)
     values = model.values(many)
     for i in range(15):
-        np.testing.assert_allclose(values[i], model.values(many[i : i + 1])[0], rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(
+            values[i], model.values(many[i : i + 1])[0], rtol=1e-4, atol=1e-5
+        )
     assert np.array_equal(model.recurrent(selection).value, before)
     np.testing.assert_allclose(model.values(observation), root.value, rtol=1e-6)
 

@@ -66,9 +66,7 @@ def test_evaluate_against_the_perfect_player(trained):
 
 def test_evaluating_twice_prints_the_same(trained):
     arguments = (f"run={trained}", "opponent=rollout:10", "games=10")
-    first, second = (
-        last_json(run("evaluate", *arguments, cwd=trained)) for _ in range(2)
-    )
+    first, second = (last_json(run("evaluate", *arguments, cwd=trained)) for _ in range(2))
     assert first == second
 
 
@@ -95,9 +93,7 @@ def test_inspect_shows_checkpoints_games_and_a_tree(trained):
 
 
 def test_inspect_refuses_an_illegal_move_by_name(trained):
-    output = run(
-        "inspect_run", f"run={trained}", "show=tree", "moves=[4,4]", cwd=trained, expect=2
-    )
+    output = run("inspect_run", f"run={trained}", "show=tree", "moves=[4,4]", cwd=trained, expect=2)
     assert "action 4 (number 1) is not legal" in output
     assert "Traceback" not in output
 
@@ -158,9 +154,7 @@ def test_a_killed_run_goes_on_from_its_last_checkpoint(tmp_path):
     process.communicate(timeout=60)
     run_dir = newest.parents[1]
     step = int(newest.name.removeprefix("step_"))
-    output = run(
-        "train", f"resume={run_dir}", f"learner.num_steps={step + 20}", cwd=tmp_path
-    )
+    output = run("train", f"resume={run_dir}", f"learner.num_steps={step + 20}", cwd=tmp_path)
     result = last_json(output)
     assert Path(result["run_dir"]).resolve() == run_dir.resolve()
     assert result["learner_step"] == step + 20

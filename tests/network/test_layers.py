@@ -58,7 +58,9 @@ def test_scaling_kernels_equal_autograd(ties):
     assert np.all(np.delete(slab, target, axis=0) == -1.0)
     # The guarded row is scaled up by 1e5: compare relative to it.
     expected = reference.grad.numpy()
-    np.testing.assert_allclose(result[:, :21], expected, rtol=1e-4, atol=1e-5 * np.abs(expected).max())
+    np.testing.assert_allclose(
+        result[:, :21], expected, rtol=1e-4, atol=1e-5 * np.abs(expected).max()
+    )
     assert np.all(result[:, 21:] == 5.0)
 
 

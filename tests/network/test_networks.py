@@ -184,7 +184,9 @@ def test_every_option_changes_the_network(changed):
     networks = [shaken(config, BOARD).eval() for config in (default, changed)]
     if networks[0].num_parameters() == networks[1].num_parameters():
         outputs = [
-            network.recurrent_inference(network.represent(observations(BOARD, 2)), torch.tensor([0, 1]))
+            network.recurrent_inference(
+                network.represent(observations(BOARD, 2)), torch.tensor([0, 1])
+            )
             for network in networks
         ]
         assert outputs[0].latent.shape != outputs[1].latent.shape or not torch.allclose(

@@ -132,9 +132,7 @@ def test_the_first_bad_entry_is_named():
 def test_kernel_reads_what_decode_reads(support):
     outputs = torch.randn(7, support.size + 5) * 3.0
     scalar = np.zeros(7, np.float32)
-    read_scalars(
-        outputs.numpy(), 2, support.size, support.atom_width, support.transform, scalar
-    )
+    read_scalars(outputs.numpy(), 2, support.size, support.atom_width, support.transform, scalar)
     expected = support.decode(outputs[:, 2 : 2 + support.size])
     np.testing.assert_allclose(scalar, expected.numpy(), rtol=2e-5, atol=1e-5)
 

@@ -88,7 +88,9 @@ def test_refreshed_targets_replace_the_oldest_and_carry_the_new_version():
 
 
 def test_results_for_evicted_positions_are_dropped_and_counted():
-    builder, replay, selfplay, worker = make("replay.capacity=64", "replay.min_size=8", "selfplay.segment_length=10")
+    builder, replay, selfplay, worker = make(
+        "replay.capacity=64", "replay.min_size=8", "selfplay.segment_length=10"
+    )
     fill(selfplay, replay, 40)
     worker.refresher.model.load(other_weights(builder, 2), 7)
     lease = worker.take(replay, 8, 7)

@@ -105,9 +105,7 @@ def test_every_sampled_position_is_handed_out_once_with_its_context(
     surplus = set(handed_out) - set(expected)
     assert surplus <= {number for episode in running for number, _ in episode}
 
-    episode_of = {
-        number: episode for episode in [*finished, *running] for number, _ in episode
-    }
+    episode_of = {number: episode for episode in [*finished, *running] for number, _ in episode}
     for segment in segments:
         real = segment.action[segment.has_action]
         episode = [number for number, _ in episode_of[int(real[0])]]

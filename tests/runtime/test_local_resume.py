@@ -66,7 +66,14 @@ def without_clock(tree):
     """JSON without what the clock measured and where the run lies."""
     if not isinstance(tree, dict):
         return tree
-    dropped = ("seconds", "elapsed_seconds", "insert_waiting", "sample_waiting", "run_dir", "num_rows")
+    dropped = (
+        "seconds",
+        "elapsed_seconds",
+        "insert_waiting",
+        "sample_waiting",
+        "run_dir",
+        "num_rows",
+    )
     kept = {key: without_clock(value) for key, value in tree.items() if key not in dropped}
     if "reductions" in kept:
         kept["reductions"] = {

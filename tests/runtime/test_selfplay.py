@@ -12,9 +12,7 @@ SMALL = ("debug=smoke", "selfplay.num_games=8", "search.num_simulations=6")
 def play(overrides, num_moves: int, learner_step: int = 0):
     builder = Builder.of(compose([*overrides[:1], *SMALL, *overrides[1:]]))
     selfplay = builder.selfplay()
-    segments = [
-        segment for _ in range(num_moves) for segment in selfplay.play(learner_step)
-    ]
+    segments = [segment for _ in range(num_moves) for segment in selfplay.play(learner_step)]
     return builder, selfplay, segments
 
 
