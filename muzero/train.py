@@ -2,9 +2,10 @@
 
 import json
 import logging
+import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from muzero.config.cli import hydra_main
 from muzero.config.schema import Config
@@ -26,7 +27,9 @@ def train(config: Config) -> float | None:
     The objective is the last evaluation's mean score, or its mean win rate with draws as halves, higher is better.
     """
     # Imported here: they take seconds, and `--help` should not.
+    from muzero.checkpoint import CheckpointError
     from muzero.config.validate import check
+    from muzero.learner import TrainingDiverged
     from muzero.runtime.build import Builder
     from muzero.runtime.local import LocalRuntime
 
@@ -55,7 +58,10 @@ def train(config: Config) -> float | None:
     start = time.monotonic()
     runtime = LocalRuntime(config, run_dir, checkpoint)
     logger.info("ready after %.1f s", time.monotonic() - start)
-    metrics = runtime.train()
+    try:
+        metrics = runtime.train()
+    except (CheckpointError, TrainingDiverged) as error:
+        _stop(run_dir, error)
     _tell(runtime, metrics)
     return objective(metrics)
 
@@ -79,6 +85,18 @@ def _newest(run_dir: Path) -> "Checkpoint":
     checkpoint = open_checkpoint(run_dir)
     logger.info("continuing from learner step %d", checkpoint.step)
     return checkpoint
+
+
+def _stop(run_dir: Path, error: Exception) -> NoReturn:
+    """End a run that cannot go on, with the checkpoint that it can be continued from."""
+    from muzero.checkpoint import CheckpointManager
+
+    logger.error("stopped", exc_info=error)
+    print(error, file=sys.stderr)
+    steps = CheckpointManager(run_dir / "checkpoints", owner=False).steps()
+    last = f"the last one is of learner step {steps[-1]}" if steps else "there is none yet"
+    print(f"checkpoints lie in {run_dir}/checkpoints: {last}", file=sys.stderr)
+    raise SystemExit(1)
 
 
 def _tell(runtime: object, metrics: dict[str, float]) -> None:

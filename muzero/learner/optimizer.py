@@ -59,7 +59,20 @@ def restore_optimizer(
             f"the optimizer's state has parameters that the network lacks: {sorted(unknown)}; "
             "resume with the network settings of the saved run"
         )
-    ordered = [names[p] for group in optimizer.param_groups for p in group["params"]]
     state = optimizer.state_dict()
-    state["state"] = {i: states[name] for i, name in enumerate(ordered) if name in states}
+    state["state"] = {}
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    for i, parameter in enumerate(parameters):
+        if names[parameter] in states:
+            state["state"][i] = {
+                quantity: _like(parameter, value)
+                for quantity, value in states[names[parameter]].items()
+            }
     optimizer.load_state_dict(state)
+
+
+def _like(parameter: Tensor, value: Tensor) -> Tensor:
+    """A copy laid out in memory as the parameter: fused optimisers walk both side by side without looking at strides."""
+    if value.shape != parameter.shape:
+        return value.clone()
+    return torch.empty_like(parameter, requires_grad=False).copy_(value)

@@ -24,7 +24,7 @@ LINEAR = np.float32(EPSILON)
 
 
 # Minima in vectors need nnan. A NaN still comes out: the scaling below divides it without fast-math.
-@njit(cache=True, nogil=True, fastmath={"nnan", "nsz"})
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"nnan", "nsz"})
 def bounds(row: Array) -> tuple[np.float32, np.float32]:
     """Smallest and largest entry."""
     low = row[0]
@@ -36,7 +36,7 @@ def bounds(row: Array) -> tuple[np.float32, np.float32]:
     return low, high
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def scale_rows(outputs: Array, latent: Array, spread: Array, slab: Array, target: Indices) -> None:
     """`scale_latent` of the first `L` columns of `outputs` `[n, W]`, into `latent` `[n, L]` and `slab` `[R, L]`.
 
@@ -58,7 +58,7 @@ def scale_rows(outputs: Array, latent: Array, spread: Array, slab: Array, target
                 memory[j] = scaled[j]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def scale_rows_backward(gradient: Array, latent: Array, spread: Array, result: Array) -> None:
     """Gradient `[n, L]` of what `scale_rows` made -> gradient of its input, the first `L` columns of `result` `[n, W]`.
 
@@ -89,7 +89,7 @@ def scale_rows_backward(gradient: Array, latent: Array, spread: Array, result: A
             to[j] = (g[j] + extra) / spread[i]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def read_scalars(
     outputs: Array, first: int, num_atoms: int, atom_width: float, transform: bool, scalar: Array
 ) -> None:
@@ -110,7 +110,7 @@ def read_scalars(
         scalar[i] = unsquash_one(x) if transform else x
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def unsquash_one(y: np.float32) -> np.float32:
     """`muzero.network.support.unsquash` of one number."""
     size = abs(y)
@@ -120,7 +120,7 @@ def unsquash_one(y: np.float32) -> np.float32:
     return x if y >= ZERO else -x
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def cross_entropy_rows(logits: Array, target: Array, loss: Array, gradient: Array) -> None:
     """Cross-entropies `[n]` of softmax(logits) `[n, S]` with targets `[n, S]`, and their gradients `[n, S]`."""
     size = logits.shape[1]

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import torch
 
-from muzero.checkpoint import Checkpoint, CheckpointManager
+from muzero.checkpoint import Checkpoint, CheckpointError, CheckpointManager
 from muzero.config.schema import Config
 from muzero.metrics import MetricsLogger, Stopwatch
 from muzero.progress import Progress
@@ -107,6 +107,7 @@ class LocalRuntime:
             if not stop.requested:
                 self._evaluate()
             self._save()
+            self.checkpoints.wait()
         return self.last_evaluation
 
     def __enter__(self) -> Self:
@@ -215,7 +216,12 @@ class LocalRuntime:
             self.reporter.write()
         self._progress.update(self.reporter.newest)
         if crossed(config.runtime.checkpoint_interval):
-            self._save()
+            try:
+                self._save()
+            except CheckpointError as error:
+                # Training on with the older checkpoints intact beats stopping; the end of the run tries again.
+                self._progress.message(str(error))
+                logger.error("%s", error)
 
     def _evaluate(self) -> None:
         if self.evaluated_step == self.learner_step:
@@ -235,9 +241,9 @@ class LocalRuntime:
         if step == self.saved_step:
             return
         with self.timer.measure("checkpoint"):
-            path = self.checkpoints.save(step, snapshot.take(self))
+            # The parts are copies, so writing goes on in a thread while training continues.
+            self.checkpoints.save(step, snapshot.take(self), background=True)
         self.saved_step = step
-        logger.debug("saved %s", path)
 
     def _background(self) -> Any:
         """A second thread for self-play, if `runtime.overlap` asks for it."""

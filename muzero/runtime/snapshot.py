@@ -1,8 +1,9 @@
 """What a checkpoint of a local run holds, and how a run continues from it.
 
-Parts: `learner` (tensors: weights, target network, averages, optimiser), `learner_state`, `weights` (tensors: those
-in use by self-play), `acting` (tensors: those that evaluation and play use), `replay` and `replay_state`, `selfplay` and `selfplay_state` (running episodes), `state`
-(counters, metrics, reanalyze) and `config` (so that a checkpoint can be used without its run folder).
+Parts: `learner` (tensors: weights, target network, averages, optimiser), `learner_state`, `weights` (tensors: those in
+use by self-play), `acting` (tensors: those that evaluation and play use), `replay` and `replay_state`, `selfplay` and
+`selfplay_state` (running episodes), `state` (counters, metrics, reanalyze) and `config` (so that a checkpoint can be
+used without its run folder).
 """
 
 from dataclasses import asdict
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def take(runtime: "LocalRuntime") -> dict[str, Part]:
-    """The parts of a checkpoint."""
+    """The parts of a checkpoint: copies, so that training may go on while they are written."""
     learner, learner_state = runtime.learner.state()
     replay, replay_state = runtime.replay.state()
     selfplay, selfplay_state = runtime.selfplay.state()
@@ -42,7 +43,7 @@ def take(runtime: "LocalRuntime") -> dict[str, Part]:
         "config": asdict(runtime.config),
     }
     if runtime.config.replay.save_with_checkpoint:
-        parts["replay"] = replay
+        parts["replay"] = {name: array.copy() for name, array in replay.items()}
     return parts
 
 

@@ -60,7 +60,7 @@ def test_one_batch_is_learned(make_batch, config, spec, optimizer):
     )
     batch = make_batch(spec)
     first = learner.step(batch).metrics
-    for _ in range(150):
+    for _ in range(80):
         last = learner.step(batch).metrics
     floor = last["policy_target_entropy"]
     assert last["policy_loss"] - floor < 0.3 * (first["policy_loss"] - floor)
@@ -371,7 +371,7 @@ def test_bfloat16_trains_close_to_float32(make_batch, config, spec):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # torch's compiler warns of its own code
-@pytest.mark.parametrize(("config", "spec"), CASES)
+@pytest.mark.parametrize(("config", "spec"), CASES[:1])
 def test_compiled_training_equals_plain_training(make_batch, config, spec):
     reports = []
     for compile_it in (False, True):
