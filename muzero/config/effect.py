@@ -25,6 +25,7 @@ _GUMBEL_ONLY = (
     "search.use_mixed_value",
 )
 _PER_ONLY = ("replay.priority_exponent", "replay.importance_exponent", "replay.initial_priority")
+_REANALYZE_ONLY = ("reanalyze.max_target_age", "reanalyze.num_simulations", "reanalyze.max_share")
 _STEP_ONLY = ("learner.decay_steps", "learner.decay_rate")
 _BOARD_ONLY = ("evaluation.opponents", "evaluation.exhaustive", "evaluation.max_opening_moves")
 
@@ -81,8 +82,7 @@ def _unused(config: Config, facts: Facts) -> Iterator[tuple[tuple[str, ...], str
     if learner.consistency_loss_weight == 0:
         yield ("network.projection_size",), "learner.consistency_loss_weight is 0"
     if config.reanalyze.fresh_fraction == 0:
-        names = tuple(f"reanalyze.{field.name}" for field in dataclasses.fields(config.reanalyze))
-        yield names, "reanalyze.fresh_fraction is 0"
+        yield _REANALYZE_ONLY, "reanalyze.fresh_fraction is 0"
     if config.selfplay.opening_fraction == 0:
         yield ("selfplay.max_opening_moves",), "selfplay.opening_fraction is 0"
     if config.selfplay.max_opening_moves == 0:

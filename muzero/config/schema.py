@@ -101,16 +101,16 @@ class NetworkConfig:
 
     kind: str = MISSING
     """`mlp` or `resnet`."""
-    value_support_max: float = 300.0
-    """The value support spans [-max, max], in transformed units if `support_transform` is on."""
-    value_support_size: int = 601
-    """Atoms of the value support, odd and at least 3."""
-    reward_support_max: float = 300.0
-    """Like `value_support_max`, of rewards."""
-    reward_support_size: int = 601
-    """Atoms of the reward support, odd and at least 3."""
-    support_transform: bool = True
-    """Whether values and rewards are squashed by h(x) = sign(x)(sqrt(|x|+1)-1) + 0.001x (MuZero, appendix F)."""
+    value_support_max: float | None = None
+    """The value support spans [-max, max], in transformed units if `support_transform` is on; null fits the environment's return bounds (300 where they are unknown)."""
+    value_support_size: int | None = None
+    """Atoms of the value support, odd and at least 3; null takes one per unit."""
+    reward_support_max: float | None = None
+    """Like `value_support_max`, of rewards; null takes a reward to be no larger than a return."""
+    reward_support_size: int | None = None
+    """Atoms of the reward support, odd and at least 3; null takes one per unit."""
+    support_transform: bool | None = None
+    """Whether values and rewards are squashed by h(x) = sign(x)(sqrt(|x|+1)-1) + 0.001x (MuZero, appendix F); null does it for returns beyond 10."""
     projection_size: int = 0
     """Width of the SimSiam projection for the consistency loss; 0 builds none."""
     turn_head: bool | None = None

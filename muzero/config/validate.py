@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from muzero.config.limits import CHOICES, RANGES
-from muzero.config.schema import ENVS, NETWORKS, Config, MLPConfig, NetworkConfig, ResNetConfig
+from muzero.config.schema import ENVS, NETWORKS, Config, MLPConfig, ResNetConfig
+from muzero.config.supports import fit_supports, transform
 
 _DEVICE = re.compile(r"auto|cpu|cuda(:\d+)?")
-_TRANSFORM_EPSILON = 0.001
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,18 +86,6 @@ def settings(config: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
             yield prefix + field.name, value
 
 
-def inverse_transform(value: float) -> float:
-    """The number that h(x) = sign(x)(sqrt(|x|+1)-1) + 0.001x squashes to `value`."""
-    epsilon = _TRANSFORM_EPSILON
-    root = (math.sqrt(1 + 4 * epsilon * (abs(value) + 1 + epsilon)) - 1) / (2 * epsilon)
-    return math.copysign(root**2 - 1, value)
-
-
-def transform(value: float) -> float:
-    """h(x) = sign(x)(sqrt(|x|+1)-1) + 0.001x."""
-    return math.copysign(math.sqrt(abs(value) + 1) - 1, value) + _TRANSFORM_EPSILON * value
-
-
 def _single(config: Config) -> Iterator[str]:
     """Settings that are wrong whatever the others are."""
     for section, kinds in (("env", ENVS), ("network", NETWORKS)):
@@ -121,7 +109,7 @@ def _network(config: Config, facts: Facts) -> Iterator[str]:
     network = config.network
     for name in ("value_support_size", "reward_support_size"):
         size = getattr(network, name)
-        if size % 2 == 0:
+        if size is not None and size % 2 == 0:
             yield f"network.{name} is {size}; it must be odd, so that 0 is an atom: take {size + 1}"
     if isinstance(network, MLPConfig) and not network.hidden_sizes:
         yield "network.hidden_sizes is empty; give at least one width, such as [128]"
@@ -142,24 +130,19 @@ def _network(config: Config, facts: Facts) -> Iterator[str]:
 def _support(config: Config, facts: Facts) -> Iterator[str]:
     if facts.return_bounds is None:
         return
-    network, furthest = config.network, max(map(abs, facts.return_bounds))
-    reach = value_reach(network)
-    if not math.isfinite(furthest) or furthest <= reach * (1 + 1e-6):
+    value, _ = fit_supports(config.network, facts.return_bounds)
+    furthest = max(map(abs, facts.return_bounds))
+    if not math.isfinite(furthest) or furthest <= value.reach * (1 + 1e-6):
         return
     low, high = facts.return_bounds
     needed, unit = furthest, ""
-    if network.support_transform:
+    if value.transform:
         needed, unit = transform(furthest), ", in transformed units"
     yield (
-        f"network.value_support_max is {network.value_support_max:g} and reaches returns of up to {reach:g}, but the "
-        f"environment's lie between {low:g} and {high:g}; set it to at least {math.ceil(needed * 10) / 10:g}{unit}"
+        f"network.value_support_max is {value.max:g} and reaches returns of up to {value.reach:g}, but the "
+        f"environment's lie between {low:g} and {high:g}; set it to at least {math.ceil(needed * 10) / 10:g}{unit}, "
+        "or to null for what fits"
     )
-
-
-def value_reach(network: NetworkConfig) -> float:
-    """The largest value that the network's support can say."""
-    top = network.value_support_max
-    return inverse_transform(top) if network.support_transform else top
 
 
 def _search(config: Config, facts: Facts) -> Iterator[str]:

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from muzero.network.base import MuZeroNetwork
-from muzero.network.layers import ConvNorm
 
 FloatArray = npt.NDArray[np.float32]
 
@@ -86,9 +85,7 @@ class ModuleEvaluator:
 
     def _folded(self) -> MuZeroNetwork:
         network = deepcopy(self._unfolded)
-        for module in network.modules():
-            if isinstance(module, ConvNorm):
-                module.fold()
+        network.prepare_inference()
         network = network.to(device=self._device, dtype=self.memory_dtype)
         if self._is_image:
             network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]

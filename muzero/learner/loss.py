@@ -63,19 +63,19 @@ def compute_loss(network: MuZeroNetwork, inputs: Inputs, weights: LossWeights) -
     num_steps, batch_size = inputs.action.shape
     scale = step_weights(num_steps, policy.device) * (inputs.weight / batch_size)
     edge_scale = scale[1:]
-    total = weights.policy * (scale * inputs.policy_mask * policy).sum()
-    total = total + weights.value * (scale * inputs.value_mask * value).sum()
-    total = total + weights.reward * (edge_scale * inputs.reward_mask * reward).sum()
+    total = weights.policy * _dot(scale * inputs.policy_mask, policy)
+    total = total + weights.value * _dot(scale * inputs.value_mask, value)
+    total = total + weights.reward * _dot(edge_scale * inputs.reward_mask, reward)
     turn = consistency = None
     if unrolled.turn_logits is not None:
         turn = F.binary_cross_entropy_with_logits(
             unrolled.turn_logits, inputs.turn, reduction="none"
         )
-        total = total + weights.turn * (edge_scale * inputs.turn_mask * turn).sum()
+        total = total + weights.turn * _dot(edge_scale * inputs.turn_mask, turn)
     if inputs.next_observation is not None:
         consistency = _consistency(network, unrolled.latents, inputs.next_observation)
-        mask = inputs.observation_mask
-        total = total + weights.consistency * (edge_scale * mask * consistency).sum()
+        scale = edge_scale * inputs.observation_mask
+        total = total + weights.consistency * _dot(scale, consistency)
     return Loss(
         total,
         policy.detach(),
@@ -83,8 +83,12 @@ def compute_loss(network: MuZeroNetwork, inputs: Inputs, weights: LossWeights) -
         reward.detach(),
         None if turn is None else turn.detach(),
         None if consistency is None else consistency.detach(),
-        Unrolled(*(None if part is None else part.detach() for part in unrolled)),
+        Unrolled(*(None if part is None else part.detach() for part in unrolled)),  # type: ignore[arg-type]
     )
+
+
+def _dot(scale: Tensor, losses: Tensor) -> Tensor:
+    return torch.dot(scale.flatten(), losses.flatten())
 
 
 def _to_float32(unrolled: Unrolled) -> Unrolled:

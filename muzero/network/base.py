@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from muzero.network.layers import halve_gradient
+from muzero.network.layers import ConvNorm, halve_gradient
 from muzero.network.support import Support
 
 
@@ -28,6 +28,8 @@ class NetworkSpec:
     """1 or 2."""
     has_turn_head: bool = False
     """Whether a player may move twice in a row, so that the network predicts who moves next."""
+    return_bounds: tuple[float, float] | None = None
+    """Lowest and highest return in training units; supports that the settings leave open fit them."""
 
 
 class NetworkOutput(NamedTuple):
@@ -123,6 +125,12 @@ class MuZeroNetwork(nn.Module, ABC):
             torch.stack(rewards),
             torch.stack(turns) if turns else None,
         )
+
+    def prepare_inference(self) -> None:
+        """Fold what can be folded, for good: the network gives the same answers in eval mode and cannot be trained."""
+        for module in self.modules():
+            if isinstance(module, ConvNorm):
+                module.fold()
 
     def num_parameters(self) -> int:
         """Number of trained parameters."""

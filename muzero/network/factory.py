@@ -1,10 +1,12 @@
 """Network settings and an environment's spec -> an initialised network."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import torch
 
 from muzero.config.schema import MLPConfig, NetworkConfig, ResNetConfig
+from muzero.config.supports import fit_supports
 from muzero.network.base import MuZeroNetwork, NetworkSpec
 from muzero.network.layers import NORMS
 from muzero.network.mlp import MLPNetwork
@@ -12,6 +14,9 @@ from muzero.network.resnet import ResNetNetwork
 from muzero.network.support import Support
 
 DOWNSAMPLE_FACTORS = (1, 2, 4, 8, 16)
+
+Refuse = Callable[[str, object, str], None]
+"""Notes a problem: name of the setting, its value, what is allowed."""
 
 
 def make_network(config: NetworkConfig, spec: NetworkSpec, seed: int) -> MuZeroNetwork:
@@ -25,7 +30,7 @@ def make_network(config: NetworkConfig, spec: NetworkSpec, seed: int) -> MuZeroN
         raise ValueError("\n".join(problems))
     if config.turn_head is not None:
         spec = replace(spec, has_turn_head=config.turn_head)
-    value_support, reward_support = supports(config)
+    value_support, reward_support = supports(config, spec)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         if isinstance(config, MLPConfig):
@@ -55,13 +60,10 @@ def make_network(config: NetworkConfig, spec: NetworkSpec, seed: int) -> MuZeroN
         )
 
 
-def supports(config: NetworkConfig) -> tuple[Support, Support]:
-    """The value support and the reward support of `config`."""
-    transform = config.support_transform
-    return (
-        Support(config.value_support_max, config.value_support_size, transform),
-        Support(config.reward_support_max, config.reward_support_size, transform),
-    )
+def supports(config: NetworkConfig, spec: NetworkSpec) -> tuple[Support, Support]:
+    """The value support and the reward support of `config`; what it leaves open fits the returns of `spec`."""
+    value, reward = fit_supports(config, spec.return_bounds)
+    return Support(*value), Support(*reward)
 
 
 def network_problems(config: NetworkConfig, spec: NetworkSpec) -> list[str]:
@@ -71,8 +73,8 @@ def network_problems(config: NetworkConfig, spec: NetworkSpec) -> list[str]:
     def refuse(name: str, value: object, allowed: str) -> None:
         problems.append(f"network.{name} is {value!r}; {allowed}")
 
-    for name in ("value_support", "reward_support"):
-        size, largest = getattr(config, f"{name}_size"), getattr(config, f"{name}_max")
+    fitted = fit_supports(config, spec.return_bounds)
+    for name, (largest, size, _) in zip(("value_support", "reward_support"), fitted, strict=True):
         if size < 3 or size % 2 == 0:
             refuse(f"{name}_size", size, "it has to be odd and at least 3, so that 0 is an atom")
         if not 0.0 < largest < float("inf"):
@@ -94,14 +96,14 @@ def network_problems(config: NetworkConfig, spec: NetworkSpec) -> list[str]:
     return problems
 
 
-def _check_mlp(config: MLPConfig, refuse) -> None:  # type: ignore[no-untyped-def]
+def _check_mlp(config: MLPConfig, refuse: Refuse) -> None:
     if config.latent_size < 1:
         refuse("latent_size", config.latent_size, "it has to be at least 1")
     if not config.hidden_sizes or min(config.hidden_sizes) < 1:
         refuse("hidden_sizes", list(config.hidden_sizes), "give at least one positive width")
 
 
-def _check_resnet(config: ResNetConfig, spec: NetworkSpec, refuse) -> None:  # type: ignore[no-untyped-def]
+def _check_resnet(config: ResNetConfig, spec: NetworkSpec, refuse: Refuse) -> None:
     for name, least in (
         ("num_channels", 1),
         ("num_blocks", 0),

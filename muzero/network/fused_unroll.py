@@ -92,7 +92,7 @@ class FusedUnroll(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(  # type: ignore[override]
+    def forward(
         ctx: Any,
         observation: Tensor,
         action: Tensor,

@@ -121,24 +121,68 @@ def unsquash_one(y: np.float32) -> np.float32:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def squash_one(x: np.float32) -> np.float32:
+    """`muzero.network.support.squash` of one number."""
+    size = abs(x)
+    y = size / (math.sqrt(size + ONE) + ONE) + LINEAR * size
+    return y if x >= ZERO else -y
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def softmax_row(logits: Array, probability: Array) -> tuple[np.float32, np.float32]:
+    """softmax(logits) of one row `[S]` into `probability`; returns the largest logit and log sum exp(logits - largest)."""
+    size = len(logits)
+    largest = logits[0]
+    for j in range(1, size):
+        largest = max(largest, logits[j])
+    total = ZERO
+    for j in range(size):
+        weight = math.exp(logits[j] - largest)
+        probability[j] = weight
+        total += weight
+    for j in range(size):
+        probability[j] /= total
+    return largest, np.float32(math.log(total))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def cross_entropy_rows(logits: Array, target: Array, loss: Array, gradient: Array) -> None:
     """Cross-entropies `[n]` of softmax(logits) `[n, S]` with targets `[n, S]`, and their gradients `[n, S]`."""
     size = logits.shape[1]
     for i in range(len(loss)):
-        largest = logits[i, 0]
-        for j in range(1, size):
-            largest = max(largest, logits[i, j])
-        total = ZERO
-        for j in range(size):
-            weight = math.exp(logits[i, j] - largest)
-            gradient[i, j] = weight
-            total += weight
-        log_total = math.log(total)
+        row, aim, slope = logits[i], target[i], gradient[i]
+        largest, log_total = softmax_row(row, slope)
         mass = ZERO
         entropy = ZERO
         for j in range(size):
-            mass += target[i, j]
-            entropy += target[i, j] * (log_total - (logits[i, j] - largest))
+            mass += aim[j]
+            entropy += aim[j] * (log_total - (row[j] - largest))
         loss[i] = entropy
         for j in range(size):
-            gradient[i, j] = gradient[i, j] / total * mass - target[i, j]
+            slope[j] = slope[j] * mass - aim[j]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def two_hot_cross_entropy_rows(
+    logits: Array, scalar: Array, atom_width: float, transform: bool, loss: Array, gradient: Array
+) -> None:
+    """`cross_entropy_rows` with the two-hot distributions of scalars `[n]`, as `Support.locate` makes them.
+
+    A scalar that is NaN gives a NaN.
+    """
+    half = logits.shape[1] // 2
+    for i in range(len(loss)):
+        row, slope = logits[i], gradient[i]
+        largest, log_total = softmax_row(row, slope)
+        x = scalar[i]
+        position = (squash_one(x) if transform else x) / np.float32(atom_width)
+        position = min(max(position, np.float32(-half)), np.float32(half))
+        lower = min(math.floor(position), half - 1)
+        share = position - np.float32(lower)
+        if math.isnan(share):
+            lower = 0
+        j = lower + half
+        rest = ONE - share
+        loss[i] = log_total - (rest * (row[j] - largest) + share * (row[j + 1] - largest))
+        slope[j] -= rest
+        slope[j + 1] -= share

@@ -98,7 +98,9 @@ class ResidualBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """`[B, C, H, W]` -> the same shape; the identity where `x >= 0` and the branch gives 0."""
-        return F.relu(x + self.second(F.relu(self.first(x))))
+        # In place: no layer in front needs its own output for the backward pass.
+        branch = self.second(F.relu(self.first(x), inplace=True))
+        return F.relu(branch.add_(x), inplace=True)
 
 
 class ActionPlanes(nn.Module):
@@ -135,11 +137,24 @@ class ActionPlanes(nn.Module):
             digits = (F.one_hot(actions // base, base), F.one_hot(actions % base, base))
             switches = torch.cat(digits, 1).float()
         self.num_planes = square.shape[1] + switches.shape[1]
-        self.shape = (height, width)
-        self.register_buffer("square", square.unflatten(-1, self.shape), persistent=False)
-        self.register_buffer("switches", switches, persistent=False)
+        self._shape = (height, width)
+        # Channels last, `[A, H W, planes]`; of three axes, so that `Module.to(memory_format=...)` leaves them alone.
+        self.register_buffer("square", square.mT.contiguous(), persistent=False)
+        self.register_buffer("switches", switches[:, None], persistent=False)
 
     def forward(self, action: Tensor) -> Tensor:
-        """Actions `[B]` (int64) -> planes `[B, num_planes, H, W]` of zeros and ones."""
-        constant = self.switches[action][:, :, None, None].expand(-1, -1, *self.shape)
-        return torch.cat((self.square[action], constant), 1)
+        """Actions `[B]` (int64) -> planes `[B, num_planes, H, W]` of zeros and ones, channels last in memory."""
+        return self._to_image(self._planes(action))
+
+    def append_to(self, latent: Tensor, action: Tensor) -> Tensor:
+        """Latents `[B, C, H, W]` -> `[B, C + num_planes, H, W]`, channels last in memory."""
+        # A concatenation along the channels themselves would fall back to channels first.
+        squares = latent.permute(0, 2, 3, 1).flatten(1, 2)
+        return self._to_image(torch.cat((squares, self._planes(action).to(latent.dtype)), 2))
+
+    def _planes(self, action: Tensor) -> Tensor:
+        square = self.square[action]
+        return torch.cat((square, self.switches[action].expand(-1, square.shape[1], -1)), 2)
+
+    def _to_image(self, planes: Tensor) -> Tensor:
+        return planes.unflatten(1, self._shape).permute(0, 3, 1, 2)

@@ -1,6 +1,7 @@
 """Fully connected networks. Letters: `B` positions, `A` actions, `L` latent size, `S` atoms, `*O` observation shape."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from math import prod
 
 import torch
@@ -23,9 +24,8 @@ class Trunk(nn.Module):
     def __init__(self, num_inputs: int, hidden_sizes: Sequence[int]):
         super().__init__()
         self.num_inputs = num_inputs
-        sizes = [num_inputs, *hidden_sizes]
         self.layers = nn.ModuleList(
-            nn.Linear(a, b) for a, b in zip(sizes[:-1], sizes[1:], strict=True)
+            nn.Linear(*pair) for pair in pairwise([num_inputs, *hidden_sizes])
         )
 
     def forward(self, x: Tensor, offset: Tensor | None = None) -> Tensor:

@@ -11,6 +11,9 @@ from muzero.network.base import MuZeroNetwork, NetworkSpec
 from muzero.network.layers import ActionPlanes, ConvNorm, ResidualBlock, scale_latent, zero_init
 from muzero.network.support import Support
 
+MAX_TABLE_SIZE = 2**22
+"""Largest number of floats in a table of actions for inference."""
+
 
 class Head(nn.Module):
     """1x1 convolution, hidden layer, outputs that start at 0."""
@@ -32,7 +35,8 @@ class Head(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """`[B, C, H, W]` -> `[B, num_outputs]`."""
-        return self.output(F.relu(self.hidden(F.relu(self.conv(x)).flatten(1))))
+        x = F.relu(self.conv(x), inplace=True).flatten(1)
+        return self.output(F.relu(self.hidden(x), inplace=True))
 
 
 class Downsample(nn.Sequential):
@@ -60,6 +64,8 @@ class ResNetNetwork(MuZeroNetwork):
     """Residual towers for h and g, whose latent keeps the board's (or the shrunk image's) height and width."""
 
     latent_shape: tuple[int, int, int]
+    action_table: Tensor | None
+    """`[A, H W, C]` what the action planes add to the first convolution of g; None while training."""
 
     def __init__(
         self,
@@ -104,6 +110,7 @@ class ResNetNetwork(MuZeroNetwork):
             num_channels + self.action_planes.num_planes, num_channels, 3, norm
         )
         self.dynamics_blocks = blocks(num_dynamics_blocks)
+        self.register_buffer("action_table", None, persistent=False)
         self.reward_head = head(reward_support.size + (1 if spec.has_turn_head else 0))
         self.policy_head = head(spec.num_actions)
         self.value_head = head(value_support.size)
@@ -122,9 +129,12 @@ class ResNetNetwork(MuZeroNetwork):
 
     def step(self, latent: Tensor, action: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         """See `MuZeroNetwork.step`."""
-        planes = self.action_planes(action).to(latent.dtype)
-        x = F.relu(latent + self.dynamics_input(torch.cat((latent, planes), 1)))
-        x = self.dynamics_blocks(x)
+        if self.action_table is None:
+            x = self.dynamics_input(self.action_planes.append_to(latent, action))
+        else:
+            added = self.action_table[action].unflatten(1, self.latent_shape[1:])
+            x = self.dynamics_input(latent).add_(added.permute(0, 3, 1, 2))
+        x = self.dynamics_blocks(F.relu(x.add_(latent), inplace=True))
         outputs = self.reward_head(x)
         if not self.spec.has_turn_head:
             return scale_latent(x), outputs, None
@@ -133,6 +143,24 @@ class ResNetNetwork(MuZeroNetwork):
     def predict(self, latent: Tensor) -> tuple[Tensor, Tensor]:
         """See `MuZeroNetwork.predict`."""
         return self.policy_head(latent), self.value_head(latent)
+
+    @torch.no_grad()
+    def prepare_inference(self) -> None:
+        """Fold norms, and tabulate what an action adds to the first convolution of g, which then reads the latent only."""
+        super().prepare_inference()
+        if isinstance(self.dynamics_input.norm, nn.GroupNorm):
+            return
+        if self.spec.num_actions * math.prod(self.latent_shape) > MAX_TABLE_SIZE:
+            return
+        conv = self.dynamics_input.conv
+        latent_weight, action_weight = conv.weight.split(
+            [self.latent_shape[0], self.action_planes.num_planes], 1
+        )
+        planes = self.action_planes(torch.arange(self.spec.num_actions, device=conv.weight.device))
+        table = F.conv2d(planes.to(conv.weight.dtype), action_weight, conv.bias, padding=1)
+        self.action_table = table.flatten(2).mT.contiguous()
+        conv.weight = nn.Parameter(latent_weight.contiguous(), requires_grad=False)
+        conv.bias = None
 
     def project(self, latent: Tensor, with_predictor: bool) -> Tensor:
         """See `MuZeroNetwork.project`."""

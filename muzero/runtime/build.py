@@ -70,6 +70,7 @@ def network_spec(config: Config, spec: EnvSpec) -> NetworkSpec:
         num_actions=spec.num_actions,
         num_players=spec.num_players,
         has_turn_head=needs_turn_head or bool(config.network.turn_head),
+        return_bounds=spec.return_bounds,
     )
 
 

@@ -36,7 +36,7 @@ class RunEvaluator:
         self._seed = int(role_seed(builder.config, Role.EVALUATION).generate_state(1)[0])
         env = builder.config.env
         self._board = isinstance(env, OpenSpielConfig) and builder.spec.num_players == 2
-        rows = _MAX_ROWS if self._board else min(self._config.games, _MAX_ROWS)
+        rows = _MAX_ROWS if self._board else min(max(self._config.games, 1), _MAX_ROWS)
         self._agent: Agent = builder.agent(rows)
         if isinstance(env, OpenSpielConfig) and self._board:
             from muzero.envs.open_spiel import load_game  # other games need no OpenSpiel

@@ -224,7 +224,7 @@ class LocalRuntime:
                 logger.error("%s", error)
 
     def _evaluate(self) -> None:
-        if self.evaluated_step == self.learner_step:
+        if self.evaluated_step == self.learner_step or self.config.evaluation.games == 0:
             return
         step = self.learner_step
         self._progress.message(f"evaluating at learner step {step}")

@@ -53,6 +53,7 @@ def test_a_recipe_stands_another_network_and_search(experiment: str) -> None:
 def test_a_recipe_stands_the_smoke_profile(experiment: str) -> None:
     config = compose([f"experiment={experiment}", "debug=smoke"])
     assert (config.learner.num_steps, config.learner.batch_size) == (20, 16)
+    assert warnings(config) == []
 
 
 @pytest.mark.parametrize(
@@ -80,7 +81,7 @@ def test_an_environment_brings_what_suits_it() -> None:
     assert (atari.network.kind, atari.network.downsample) == ("resnet", 16)
     assert (atari.targets.discount, atari.replay.prioritized) == (0.997, True)
     board = compose(["env=open_spiel", "env.game=connect_four"])
-    assert (board.targets.discount, board.network.value_support_size) == (1.0, 3)
+    assert (board.targets.discount, board.network.value_support_max) == (1.0, None)
     assert board.evaluation.opponents == ["random"]
     gym = compose(["env=gym", "env.id=Acrobot-v1"])
     assert (gym.network.kind, gym.network.support_transform) == ("mlp", True)

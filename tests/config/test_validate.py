@@ -21,7 +21,7 @@ from muzero.config.schema import (
     OpenSpielConfig,
     ResNetConfig,
 )
-from muzero.config.validate import Facts, check, inverse_transform, problems, transform
+from muzero.config.validate import Facts, check, problems
 
 
 def make_config(**sections: dict[str, Any]) -> Config:
@@ -223,17 +223,6 @@ def test_support_has_to_reach_the_returns(
         assert f"network.value_support_max is {top:g}" in problem
         assert f"between {bounds[0]:g} and {bounds[1]:g}" in problem
         assert needed in problem
-
-
-@given(st.floats(-1e6, 1e6))
-def test_transform_and_its_inverse(value: float) -> None:
-    assert inverse_transform(transform(value)) == pytest.approx(value, rel=1e-6, abs=1e-6)
-
-
-def test_transform_against_the_paper() -> None:
-    """MuZero, appendix F, in its own words: sign(x)(sqrt(|x|+1)-1+eps x)."""
-    assert transform(500.0) == pytest.approx(math.sqrt(501) - 1 + 0.5)
-    assert transform(-3.0) == pytest.approx(-(math.sqrt(4) - 1 + 0.003))
 
 
 def test_search_bounds_have_to_hold_the_returns() -> None:

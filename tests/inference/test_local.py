@@ -239,7 +239,7 @@ def test_wrong_sizes_are_named():
         model_of(network).roots(observations(FLAT, 7))
     with pytest.raises(ValueError, match=r"shape \[4\]; the network expects \[5\]"):
         model_of(network).roots(np.zeros((2, 4), np.float32))
-    with pytest.raises(ValueError, match="targets.discount is 0"):
+    with pytest.raises(ValueError, match=r"targets.discount is 0"):
         LocalModel(network, batch_size=1, num_nodes=2, discount=0.0)
     with pytest.raises(ValueError, match="num_nodes is 0"):
         LocalModel(network, batch_size=1, num_nodes=0, discount=1.0)

@@ -206,7 +206,8 @@ def test_no_gradient_flows_into_the_observed_side_of_the_consistency(make_batch)
     assert network.simsiam.predictor[0].weight.grad.any()
     # Were both sides trained, moving the observed side would move the loss; its gradient is that of the unrolled side.
     observed = network.project(
-        network.represent(torch.from_numpy(batch.next_observation).transpose(0, 1).flatten(0, 1)), False
+        network.represent(torch.from_numpy(batch.next_observation).transpose(0, 1).flatten(0, 1)),
+        False,
     ).detach()
     predicted = network.project(loss.unrolled.latents[1:].flatten(0, 1), True).unflatten(0, (2, 4))
     cosine = F.cosine_similarity(predicted, observed.unflatten(0, (2, 4)), dim=-1)

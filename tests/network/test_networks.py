@@ -233,7 +233,7 @@ def test_projection_and_predictor(config):
 @pytest.mark.parametrize("config", [mlp(), resnet()])
 def test_a_missing_projection_is_named(config):
     network = make_network(config, BOARD, 0)
-    with pytest.raises(ValueError, match="network.projection_size"):
+    with pytest.raises(ValueError, match=r"network.projection_size"):
         network.project(network.represent(observations(BOARD, 2)), with_predictor=False)
 
 

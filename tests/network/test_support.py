@@ -80,7 +80,7 @@ def test_every_finite_scalar_is_encoded_within_the_support(support, x):
 
 @pytest.mark.parametrize("x", [math.nan, math.inf, -math.inf])
 def test_what_is_not_finite_is_refused_by_name(x):
-    with pytest.raises(ValueError, match="value target.*not finite"):
+    with pytest.raises(ValueError, match=r"value target.*not finite"):
         Support(300.0, 601).encode(torch.tensor([0.0, x]), "value target")
 
 
@@ -116,7 +116,7 @@ def test_decoding_is_done_in_float32():
 
 @pytest.mark.parametrize(("largest", "size"), [(0.0, 3), (math.inf, 3), (1.0, 4), (1.0, 1)])
 def test_bad_supports_are_refused(largest, size):
-    with pytest.raises(ValueError, match="support (max|size) is"):
+    with pytest.raises(ValueError, match=r"support (max|size) is"):
         Support(largest, size)
 
 

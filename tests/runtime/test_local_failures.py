@@ -98,3 +98,9 @@ def test_a_few_bad_steps_are_skipped_and_counted(tmp_path, monkeypatch):
     rows = read_rows(tmp_path / "run" / "metrics.jsonl")
     assert rows[-1]["learner/skipped_steps"] == 2
     assert all(torch.isfinite(v).all() for v in runtime.learner.acting_weights().values())
+
+
+def test_no_evaluation_at_all_if_it_is_off(tmp_path):
+    runtime = make(tmp_path / "run", "evaluation=none")
+    assert runtime.train() == {}
+    assert not (tmp_path / "run" / "evaluation").exists()
