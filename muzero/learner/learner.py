@@ -17,6 +17,7 @@ from muzero.learner.averaging import WeightAverage
 from muzero.learner.diagnostics import TrainingDiverged, divergence_report, loss_metrics
 from muzero.learner.inputs import Inputs, check_targets, to_inputs
 from muzero.learner.loss import Loss, LossWeights, compute_loss
+from muzero.learner.memory import keep_freed_memory
 from muzero.learner.optimizer import make_optimizer, optimizer_tensors, restore_optimizer
 from muzero.learner.schedule import learning_rate
 from muzero.learner.target import TargetNetwork
@@ -68,6 +69,8 @@ class Learner:
             )
         self.config = config
         self.device = torch.device(device)
+        if self.device.type == "cpu":
+            keep_freed_memory()
         self.network = network.to(self.device).train()
         if len(network.latent_shape) == 3:
             # Convolutions on the CPU are a sixth faster so, and those in bfloat16 on CUDA need it.

@@ -56,39 +56,39 @@ def step_weights(num_unroll_steps: int, device: torch.device) -> Tensor:
 def compute_loss(network: MuZeroNetwork, inputs: Inputs, weights: LossWeights) -> Loss:
     """The loss of a batch: mean over samples of importance weight times the sample's unrolled sum."""
     unrolled = _to_float32(network.unroll(inputs.observation, inputs.action))
-    policy = cross_entropy(unrolled.policy_logits, inputs.policy)
-    value = two_hot_cross_entropy(unrolled.value_logits, inputs.value, network.value_support)
-    reward = two_hot_cross_entropy(unrolled.reward_logits, inputs.reward, network.reward_support)
-
     num_steps, batch_size = inputs.action.shape
-    scale = step_weights(num_steps, policy.device) * (inputs.weight / batch_size)
+    scale = step_weights(num_steps, inputs.weight.device) * (inputs.weight / batch_size)
     edge_scale = scale[1:]
-    total = weights.policy * _dot(scale * inputs.policy_mask, policy)
-    total = total + weights.value * _dot(scale * inputs.value_mask, value)
-    total = total + weights.reward * _dot(edge_scale * inputs.reward_mask, reward)
+
+    policy_total, policy = cross_entropy(
+        unrolled.policy_logits, inputs.policy, scale * inputs.policy_mask
+    )
+    value_total, value = two_hot_cross_entropy(
+        unrolled.value_logits, inputs.value, scale * inputs.value_mask, network.value_support
+    )
+    reward_total, reward = two_hot_cross_entropy(
+        unrolled.reward_logits,
+        inputs.reward,
+        edge_scale * inputs.reward_mask,
+        network.reward_support,
+    )
+    total = (
+        weights.policy * policy_total + weights.value * value_total + weights.reward * reward_total
+    )
     turn = consistency = None
     if unrolled.turn_logits is not None:
         turn = F.binary_cross_entropy_with_logits(
             unrolled.turn_logits, inputs.turn, reduction="none"
         )
-        total = total + weights.turn * _dot(edge_scale * inputs.turn_mask, turn)
+        total = total + weights.turn * (edge_scale * inputs.turn_mask * turn).sum()
+        turn = turn.detach()
     if inputs.next_observation is not None:
         consistency = _consistency(network, unrolled.latents, inputs.next_observation)
-        scale = edge_scale * inputs.observation_mask
-        total = total + weights.consistency * _dot(scale, consistency)
-    return Loss(
-        total,
-        policy.detach(),
-        value.detach(),
-        reward.detach(),
-        None if turn is None else turn.detach(),
-        None if consistency is None else consistency.detach(),
-        Unrolled(*(None if part is None else part.detach() for part in unrolled)),  # type: ignore[arg-type]
-    )
-
-
-def _dot(scale: Tensor, losses: Tensor) -> Tensor:
-    return torch.dot(scale.flatten(), losses.flatten())
+        mask = inputs.observation_mask
+        total = total + weights.consistency * (edge_scale * mask * consistency).sum()
+        consistency = consistency.detach()
+    detached = (None if part is None else part.detach() for part in unrolled)
+    return Loss(total, policy, value, reward, turn, consistency, Unrolled(*detached))  # type: ignore[arg-type]
 
 
 def _to_float32(unrolled: Unrolled) -> Unrolled:

@@ -129,60 +129,77 @@ def squash_one(x: np.float32) -> np.float32:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def softmax_row(logits: Array, probability: Array) -> tuple[np.float32, np.float32]:
-    """softmax(logits) of one row `[S]` into `probability`; returns the largest logit and log sum exp(logits - largest)."""
-    size = len(logits)
-    largest = logits[0]
-    for j in range(1, size):
-        largest = max(largest, logits[j])
-    total = ZERO
-    for j in range(size):
-        weight = math.exp(logits[j] - largest)
-        probability[j] = weight
-        total += weight
-    for j in range(size):
-        probability[j] /= total
-    return largest, np.float32(math.log(total))
+def cross_entropy_rows(
+    logits: Array, target: Array, scale: Array, loss: Array, gradient: Array
+) -> float:
+    """Cross-entropies `[n]` of softmax(logits) `[n, S]` with targets `[n, S]`; returns their sum, scaled by `[n]`.
 
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def cross_entropy_rows(logits: Array, target: Array, loss: Array, gradient: Array) -> None:
-    """Cross-entropies `[n]` of softmax(logits) `[n, S]` with targets `[n, S]`, and their gradients `[n, S]`."""
+    `gradient` `[n, S]` becomes that of the sum.
+    """
     size = logits.shape[1]
+    sum_of_losses = 0.0
     for i in range(len(loss)):
-        row, aim, slope = logits[i], target[i], gradient[i]
-        largest, log_total = softmax_row(row, slope)
+        largest = logits[i, 0]
+        for j in range(1, size):
+            largest = max(largest, logits[i, j])
+        total = ZERO
         mass = ZERO
-        entropy = ZERO
+        product = ZERO
         for j in range(size):
-            mass += aim[j]
-            entropy += aim[j] * (log_total - (row[j] - largest))
-        loss[i] = entropy
+            x = logits[i, j] - largest
+            weight = math.exp(x)
+            gradient[i, j] = weight
+            total += weight
+            mass += target[i, j]
+            product += target[i, j] * x
+        loss[i] = mass * math.log(total) - product
+        sum_of_losses += scale[i] * loss[i]
+        factor = scale[i] * mass / total
         for j in range(size):
-            slope[j] = slope[j] * mass - aim[j]
+            gradient[i, j] = gradient[i, j] * factor - scale[i] * target[i, j]
+    return sum_of_losses
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def two_hot_cross_entropy_rows(
-    logits: Array, scalar: Array, atom_width: float, transform: bool, loss: Array, gradient: Array
-) -> None:
+    logits: Array,
+    scalar: Array,
+    scale: Array,
+    atom_width: float,
+    transform: bool,
+    loss: Array,
+    gradient: Array,
+) -> float:
     """`cross_entropy_rows` with the two-hot distributions of scalars `[n]`, as `Support.locate` makes them.
 
     A scalar that is NaN gives a NaN.
     """
-    half = logits.shape[1] // 2
+    size = logits.shape[1]
+    half = size // 2
+    last = np.float32(half)
+    sum_of_losses = 0.0
     for i in range(len(loss)):
-        row, slope = logits[i], gradient[i]
-        largest, log_total = softmax_row(row, slope)
-        x = scalar[i]
-        position = (squash_one(x) if transform else x) / np.float32(atom_width)
-        position = min(max(position, np.float32(-half)), np.float32(half))
-        lower = min(math.floor(position), half - 1)
-        share = position - np.float32(lower)
-        if math.isnan(share):
-            lower = 0
-        j = lower + half
+        largest = logits[i, 0]
+        for j in range(1, size):
+            largest = max(largest, logits[i, j])
+        total = ZERO
+        for j in range(size):
+            weight = math.exp(logits[i, j] - largest)
+            gradient[i, j] = weight
+            total += weight
+        x = squash_one(scalar[i]) if transform else scalar[i]
+        position = min(max(x / np.float32(atom_width), -last), last)
+        lower = min(np.float32(math.floor(position)), last - ONE)
+        share = position - lower
+        k = half if math.isnan(share) else half + np.int64(lower)
         rest = ONE - share
-        loss[i] = log_total - (rest * (row[j] - largest) + share * (row[j + 1] - largest))
-        slope[j] -= rest
-        slope[j + 1] -= share
+        loss[i] = math.log(total) - (
+            rest * (logits[i, k] - largest) + share * (logits[i, k + 1] - largest)
+        )
+        sum_of_losses += scale[i] * loss[i]
+        factor = scale[i] / total
+        for j in range(size):
+            gradient[i, j] *= factor
+        gradient[i, k] -= rest * scale[i]
+        gradient[i, k + 1] -= share * scale[i]
+    return sum_of_losses

@@ -216,12 +216,7 @@ class LocalRuntime:
             self.reporter.write()
         self._progress.update(self.reporter.newest)
         if crossed(config.runtime.checkpoint_interval):
-            try:
-                self._save()
-            except CheckpointError as error:
-                # Training on with the older checkpoints intact beats stopping; the end of the run tries again.
-                self._progress.message(str(error))
-                logger.error("%s", error)
+            self._save_or_tell()
 
     def _evaluate(self) -> None:
         if self.evaluated_step == self.learner_step or self.config.evaluation.games == 0:
@@ -235,6 +230,18 @@ class LocalRuntime:
         self.last_evaluation = as_metrics(reports)
         self.reporter.write(self.last_evaluation)
         self._progress.update(self.reporter.newest, force=True)
+
+    def _save_or_tell(self) -> None:
+        """Save in mid-run; a failure is told, and training goes on with the older checkpoints intact."""
+        for attempt in (
+            self.checkpoints.wait,
+            self._save,
+        ):  # the save before this one, and this one
+            try:
+                attempt()
+            except CheckpointError as error:
+                self._progress.message(str(error))
+                logger.error("%s", error)
 
     def _save(self) -> None:
         step = self.learner_step

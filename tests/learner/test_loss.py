@@ -224,29 +224,43 @@ def test_cross_entropy_equals_torch_and_has_its_gradient(size):
     target[0, 0] = 0.0  # an empty target has neither loss nor gradient
     scale = torch.rand(2, 5, generator=generator)
     view = logits[..., 2 : 2 + size]
-    (cross_entropy(view, target) * scale).sum().backward()
+    total, losses = cross_entropy(view, target, scale)
+    (3.0 * total).backward()
     gradient, logits.grad = logits.grad, None
+
     expected = -(target * F.log_softmax(view, -1)).sum(-1)
-    torch.testing.assert_close(cross_entropy(view, target), expected, rtol=1e-5, atol=1e-6)
-    (expected * scale).sum().backward()
+    torch.testing.assert_close(losses, expected, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(total, (expected * scale).sum())
+    (3.0 * expected * scale).sum().backward()
     torch.testing.assert_close(gradient, logits.grad, rtol=1e-4, atol=1e-6)
     assert gradient[0, 0].count_nonzero() == 0
 
 
-@pytest.mark.parametrize("support", [Support(2.0, 9, transform=False), Support(300.0, 601)])
+@pytest.mark.parametrize(
+    "support", [Support(2.0, 9, transform=False), Support(3.0, 33), Support(300.0, 601)]
+)
 def test_two_hot_cross_entropy_equals_the_dense_one(support):
-    logits = torch.randn(11, support.size)
-    scalar = torch.linspace(-3.0, 3.0, 11)
+    logits = torch.randn(11, support.size, requires_grad=True)
+    scalar, scale = torch.linspace(-30.0, 30.0, 11), torch.rand(11)
+    total, losses = two_hot_cross_entropy(logits, scalar, scale, support)
+    total.backward()
+    gradient, logits.grad = logits.grad, None
     expected = -(support.encode(scalar) * F.log_softmax(logits, -1)).sum(-1)
-    losses = two_hot_cross_entropy(logits, scalar, support)
+    (expected * scale).sum().backward()
     torch.testing.assert_close(losses, expected, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(gradient, logits.grad, rtol=1e-4, atol=1e-6)
 
 
-def test_a_nan_in_the_logits_reaches_the_loss():
-    logits = torch.randn(2, 3)
+@pytest.mark.parametrize("size", [3, 101])
+def test_a_nan_in_logits_or_target_reaches_the_loss(size):
+    scale = torch.ones(3)
+    logits = torch.randn(3, size)
     logits[1, 2] = math.nan
-    losses = cross_entropy(logits, torch.full((2, 3), 1 / 3))
-    assert losses.isnan().tolist() == [False, True]
+    _, losses = cross_entropy(logits, torch.full((3, size), 1 / size), scale)
+    assert losses.isnan().tolist() == [False, True, False]
+    scalar = torch.tensor([0.0, 0.5, math.nan])
+    _, losses = two_hot_cross_entropy(logits, scalar, scale, Support(1.0, size))
+    assert losses.isnan().tolist() == [False, True, True]
 
 
 @pytest.mark.parametrize("name", ["reward", "value", "policy", "weight"])
