@@ -20,7 +20,7 @@ def cross_entropy(logits: Tensor, target: Tensor, scale: Tensor) -> tuple[Tensor
     Gradients flow from the sum into the logits, and nowhere else.
     """
     if _takes_kernel(logits):
-        return _Kernel.apply(logits, target, scale, None)  # type: ignore[no-any-return]
+        return _Kernel.apply(logits, target, scale, None)
     losses = -(target * F.log_softmax(logits, -1)).sum(-1)
     return _sum(losses, scale)
 
@@ -30,7 +30,7 @@ def two_hot_cross_entropy(
 ) -> tuple[Tensor, Tensor]:
     """`cross_entropy` of logits `[..., S]` with the two-hot distributions of scalars `[...]`."""
     if _takes_kernel(logits):
-        return _Kernel.apply(logits, scalar, scale, support)  # type: ignore[no-any-return]
+        return _Kernel.apply(logits, scalar, scale, support)
     index, share = support.locate(scalar)
     log_probability = F.log_softmax(logits, -1)
     lower = log_probability.gather(-1, index.unsqueeze(-1)).squeeze(-1)

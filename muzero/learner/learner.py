@@ -112,7 +112,7 @@ class Learner:
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.bfloat16):
             loss = self._compute_loss(self.network, inputs, self._weights)
         loss.total.backward()
-        norm = self._clip()
+        norm = torch.nn.utils.get_total_norm(self._gradients())
         wants_metrics = self.num_steps_done % self._metrics_interval == 0
         total, gradient_norm, priorities, metrics = self._read(inputs, loss, norm, wants_metrics)
 
@@ -122,9 +122,7 @@ class Learner:
             self._skip(inputs, loss, gradient_norm, statistics)
         else:
             self._num_skipped_in_a_row = 0
-            for group in self._optimizer.param_groups:
-                group["lr"] = rate
-            self._optimizer.step()
+            self._update(rate, gradient_norm)
         self._optimizer.zero_grad(set_to_none=True)
         self._follow(skipped)
         metrics |= {
@@ -201,15 +199,17 @@ class Learner:
         with_next_observation = self.config.consistency_loss_weight > 0.0
         return to_inputs(batch, value, self.device, with_next_observation=with_next_observation)
 
-    def _clip(self) -> Tensor:
-        """Clip the gradients' global norm; returns what it was."""
-        gradients = [p.grad for p in self._parameters if p.grad is not None]
-        norm = torch.nn.utils.get_total_norm(gradients)
-        if self.config.max_gradient_norm > 0.0:
-            torch.nn.utils.clip_grads_with_norm_(
-                self._parameters, self.config.max_gradient_norm, norm
-            )
-        return norm
+    def _gradients(self) -> list[Tensor]:
+        return [p.grad for p in self._parameters if p.grad is not None]
+
+    def _update(self, rate: float, gradient_norm: float) -> None:
+        """Clip the gradients' global norm and move the weights."""
+        limit = self.config.max_gradient_norm
+        if 0.0 < limit < gradient_norm:
+            torch._foreach_mul_(self._gradients(), limit / gradient_norm)
+        for group in self._optimizer.param_groups:
+            group["lr"] = rate
+        self._optimizer.step()
 
     @torch.no_grad()
     def _read(

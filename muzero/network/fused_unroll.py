@@ -7,7 +7,7 @@ Letters: `B` samples, `K` unrolled steps, `L` latent size, `H` hidden units, `W`
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -15,9 +15,6 @@ import torch
 from torch import Tensor
 
 from muzero.network.kernels import scale_rows, scale_rows_backward
-
-COLUMNS = 16
-"""Output layers are padded to a multiple of so many columns: a product with 67 takes longer than one with 80."""
 
 NO_SLAB = np.zeros((0, 0), np.float32)
 NO_ROWS = np.zeros(0, np.int64)
@@ -29,24 +26,20 @@ class Layers:
 
     weights: Sequence[Tensor]
     biases: Sequence[Tensor]
-    padded: tuple[Tensor, Tensor]
-    """Output layer with rows of zeros."""
     weight_gradients: Sequence[Tensor] = ()
     bias_gradients: Sequence[Tensor] = ()
+    ones: Tensor = field(default_factory=lambda: torch.ones(0))
 
     @classmethod
     def of(cls, parameters: Sequence[Tensor]) -> "Layers":
         """From `weight, bias` of each layer in order, the output layer last."""
-        weights, biases = parameters[0::2], parameters[1::2]
-        missing = -len(biases[-1]) % COLUMNS
-        padded_weight = torch.nn.functional.pad(weights[-1], (0, 0, 0, missing))
-        padded_bias = torch.nn.functional.pad(biases[-1], (0, missing))
-        return cls(weights, biases, (padded_weight, padded_bias))
+        return cls(parameters[0::2], parameters[1::2])
 
-    def begin_gradients(self) -> None:
-        """Zero gradients to accumulate into."""
+    def begin_gradients(self, ones: Tensor) -> None:
+        """Zero gradients to accumulate into; `ones` `[B]` sums over samples."""
         self.weight_gradients = [torch.zeros_like(weight) for weight in self.weights]
         self.bias_gradients = [torch.zeros_like(bias) for bias in self.biases]
+        self.ones = ones
 
     def gradients(self) -> list[Tensor]:
         """In the order of `of`."""
@@ -54,7 +47,7 @@ class Layers:
         return [gradient for pair in pairs for gradient in pair]
 
     def forward(self, x: Tensor, outputs: Tensor, first: Tensor | None = None) -> list[Tensor]:
-        """`[B, in]` -> padded outputs `[B, W]`, written to `outputs`; returns the hidden layers `[B, H]`.
+        """`[B, in]` -> outputs `[B, W]`, written to `outputs`; returns the hidden layers `[B, H]`.
 
         `first` `[B, H]`, if given, is overwritten: the first product is added to it instead of to its bias.
         """
@@ -66,8 +59,7 @@ class Layers:
                 product, first = first.addmm_(x, weight.t()), None
             x = product.relu_()
             hidden.append(x)
-        weight, bias = self.padded
-        torch.addmm(bias, x, weight.t(), out=outputs)
+        torch.addmm(self.biases[-1], x, self.weights[-1].t(), out=outputs)
         return hidden
 
     def backward(self, x: Tensor, hidden: Sequence[Tensor], gradient: Tensor) -> Tensor:
@@ -75,7 +67,7 @@ class Layers:
         inputs = (x, *hidden)
         for i in range(len(self.weights) - 1, -1, -1):
             self.weight_gradients[i].addmm_(gradient.t(), inputs[i])
-            self.bias_gradients[i].add_(gradient.sum(0))
+            self.bias_gradients[i].addmv_(gradient.t(), self.ones)
             if i > 0:
                 gradient = gradient @ self.weights[i]
                 torch.ops.aten.threshold_backward.grad_input(
@@ -107,9 +99,9 @@ class FusedUnroll(torch.autograd.Function):
         latent_size = len(h.biases[-1])
         latents = torch.empty(num_steps + 1, batch_size, latent_size)
         spreads = torch.empty(num_steps + 1, batch_size)
-        f_outputs = torch.empty(num_steps + 1, batch_size, len(f.padded[1]))
-        g_outputs = torch.empty(num_steps, batch_size, len(g.padded[1]))
-        h_outputs = torch.empty(batch_size, len(h.padded[1]))
+        f_outputs = torch.empty(num_steps + 1, batch_size, len(f.biases[-1]))
+        g_outputs = torch.empty(num_steps, batch_size, len(g.biases[-1]))
+        h_outputs = torch.empty(batch_size, latent_size)
 
         h_hidden, g_hidden, f_hidden = h.forward(observation, h_outputs), [], []
         outputs = h_outputs
@@ -128,11 +120,7 @@ class FusedUnroll(torch.autograd.Function):
         ctx.functions = h, g, f
         ctx.hidden = h_hidden, g_hidden, f_hidden
         ctx.residual = residual
-        return (
-            latents,
-            f_outputs[:, :, : len(f.biases[-1])],
-            g_outputs[:, :, : len(g.biases[-1])],
-        )
+        return latents, f_outputs, g_outputs
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
@@ -146,9 +134,9 @@ class FusedUnroll(torch.autograd.Function):
         latent_gradients, g_gradients = latent_gradients.clone(), g_gradients.clone()
         h_gradient = torch.empty_like(latents[0])
         row_gradients = torch.zeros_like(action_rows)
-        latent_size = latents.shape[2]
+        latent_size, ones = latents.shape[2], torch.ones(latents.shape[1])
         for function in (h, g, f):
-            function.begin_gradients()
+            function.begin_gradients(ones)
 
         for k in range(len(action), -1, -1):
             gradient = latent_gradients[k]

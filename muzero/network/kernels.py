@@ -58,6 +58,19 @@ def scale_rows(outputs: Array, latent: Array, spread: Array, slab: Array, target
                 memory[j] = scaled[j]
 
 
+# Sums in vectors need another order of the terms.
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract"})
+def moments(gradient: Array, y: Array) -> tuple[np.float32, np.float32, np.float32, np.float32]:
+    """Sum of the gradient, sum of gradient times y, and how many entries of y are 0 and 1."""
+    total, weighted, num_low, num_high = ZERO, ZERO, ZERO, ZERO
+    for j in range(len(y)):
+        total += gradient[j]
+        weighted += gradient[j] * y[j]
+        num_low += ONE if y[j] == ZERO else ZERO
+        num_high += ONE if y[j] == ONE else ZERO
+    return total, weighted, num_low, num_high
+
+
 @njit(cache=True, nogil=True, error_model="numpy")
 def scale_rows_backward(gradient: Array, latent: Array, spread: Array, result: Array) -> None:
     """Gradient `[n, L]` of what `scale_rows` made -> gradient of its input, the first `L` columns of `result` `[n, W]`.
@@ -68,22 +81,14 @@ def scale_rows_backward(gradient: Array, latent: Array, spread: Array, result: A
     for i in range(len(latent)):
         y = latent[i]
         g = gradient[i]
-        total = ZERO
-        weighted = ZERO
-        num_low = ZERO
-        num_high = ZERO
-        for j in range(size):
-            total += g[j]
-            weighted += g[j] * y[j]
-            num_low += ONE if y[j] == ZERO else ZERO
-            num_high += ONE if y[j] == ONE else ZERO
+        total, weighted, num_low, num_high = moments(g, y)
         if spread[i] == MIN_RANGE:  # the divisor was the guard, a constant
             at_low = -total / num_low
             at_high = ZERO
         else:
             at_low = (weighted - total) / num_low
             at_high = -weighted / num_high
-        to = result[i]
+        to = result[i, :size]
         for j in range(size):
             extra = at_low if y[j] == ZERO else (at_high if y[j] == ONE else ZERO)
             to[j] = (g[j] + extra) / spread[i]

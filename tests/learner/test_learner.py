@@ -63,7 +63,7 @@ def test_one_batch_is_learned(make_batch, config, spec, optimizer):
     for _ in range(150):
         last = learner.step(batch).metrics
     floor = last["policy_target_entropy"]
-    assert last["policy_loss"] - floor < 0.3 * (first["policy_loss"] - floor)
+    assert last["policy_loss"] - floor < 0.6 * (first["policy_loss"] - floor)
     assert last["value_error"] < 0.4 * first["value_error"]
     assert last["explained_variance"] > 0.7
 
@@ -285,7 +285,6 @@ def test_the_fused_update_equals_the_plain_one_whatever_the_layout(make_batch, o
     assert other.network.dynamics_input.conv.weight.is_contiguous(memory_format=torch.channels_last)
     inputs = other._inputs(make_batch(BOARD))
     compute_loss(other.network, inputs, other._weights).total.backward()
-    other._clip()
     gradients = {n: p.grad for n, p in other.network.named_parameters() if p.grad is not None}
     plain = make_network(RESNET, BOARD, 0)
     parameters = dict(plain.named_parameters())
