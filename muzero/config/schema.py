@@ -237,6 +237,8 @@ class ReplayConfig:
     """PER's alpha."""
     importance_exponent: float = 1.0
     """PER's beta."""
+    use_symmetries: bool = True
+    """Whether samples are turned by a random symmetry of the board, where the environment declares any."""
     initial_priority: str = "error"
     """Priority of new positions: `error` (own value error) or `max` (highest so far)."""
     save_with_checkpoint: bool = True

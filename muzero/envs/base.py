@@ -3,11 +3,13 @@
 Letters: `B` rows (games), `A` actions. `*F` is the shape of one frame, `EnvSpec.frame_shape`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
+
+from muzero.envs.symmetry import Symmetries
 
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int32]
@@ -36,6 +38,8 @@ class EnvSpec:
     """Lowest and highest undiscounted return of an episode, seen by one player; None where unknown."""
     max_episode_steps: int | None = None
     """Steps after which an episode is truncated or surely over; None where unknown."""
+    symmetries: Symmetries | None = field(default=None, compare=False)
+    """Turns of the board under which the game is the same; None where none is known."""
 
     @property
     def observation_shape(self) -> tuple[int, ...]:

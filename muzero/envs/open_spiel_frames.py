@@ -15,6 +15,7 @@ from muzero.config.schema import OpenSpielConfig
 from muzero.envs.base import BoolArray, EnvSpec, IntArray
 from muzero.envs.open_spiel_game import probe
 from muzero.envs.rules import resolve_turn_order
+from muzero.envs.symmetry import Symmetries, dihedral, mirror_columns
 
 
 class OpenSpielFrames:
@@ -47,6 +48,7 @@ class OpenSpielFrames:
             ),
             return_bounds=(lowest, highest),
             max_episode_steps=length if limit is None else min(limit, length),
+            symmetries=_symmetries(game, self._tensor_shape),
         )
 
     def frame(self, state: pyspiel.State) -> npt.NDArray[Any]:
@@ -107,3 +109,22 @@ def _tensor_shape(game: pyspiel.Game, config: OpenSpielConfig) -> tuple[int, ...
             "is appended later)"
         )
     return wanted
+
+
+# Games whose actions are the cells of the board, row by row (and perhaps a pass behind them), and whose rules and
+# observation do not tell the sides of the board apart. A test plays turned games of each.
+_DIHEDRAL = ("tic_tac_toe", "mnk", "go")
+_MIRRORED = ("connect_four",)
+
+
+def _symmetries(game: pyspiel.Game, shape: tuple[int, ...]) -> Symmetries | None:
+    """The symmetries that a game is known to have."""
+    name, num_actions = game.get_type().short_name, game.num_distinct_actions()
+    if len(shape) != 3:
+        return None
+    height, width = shape[1:]
+    if name in _DIHEDRAL and num_actions >= height * width:
+        return dihedral(height, width, num_actions)
+    if name in _MIRRORED and num_actions == width:
+        return mirror_columns(height, width)
+    return None

@@ -15,6 +15,7 @@ from muzero.inference.local import LocalModel
 from muzero.learner.learner import Learner
 from muzero.network.base import MuZeroNetwork, NetworkSpec
 from muzero.network.factory import make_network
+from muzero.replay.augment import SymmetryAugmenter
 from muzero.replay.buffer import ReplayBuffer
 from muzero.replay.segments import head_length, tail_length
 from muzero.selfplay import SelfPlay
@@ -28,6 +29,7 @@ class Role(IntEnum):
     SELFPLAY = 1
     REPLAY = 2
     EVALUATION = 3
+    AUGMENTATION = 4
 
 
 def role_seed(config: Config, role: Role) -> np.random.SeedSequence:
@@ -144,6 +146,13 @@ class Builder:
             insert_quantum=config.selfplay.num_games,
             generator=np.random.default_rng(role_seed(config, Role.REPLAY)),
         )
+
+    def augmenter(self) -> SymmetryAugmenter | None:
+        """What turns samples by symmetries of the board; None if it is off or the environment declares none."""
+        if not self.config.replay.use_symmetries or self.spec.symmetries is None:
+            return None
+        seed = role_seed(self.config, Role.AUGMENTATION)
+        return SymmetryAugmenter(self.spec.symmetries, np.random.default_rng(seed))
 
     def selfplay(self) -> SelfPlay:
         """Self-play with the untrained network."""

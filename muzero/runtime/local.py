@@ -45,6 +45,7 @@ class LocalRuntime:
         builder = Builder.of(config)
         self.learner, self.replay = builder.learner(), builder.replay()
         self.selfplay, self.reanalyze = builder.selfplay(), builder.reanalyze()
+        self.augmenter = builder.augmenter()
         self.evaluator = RunEvaluator(builder)
         self.schedule = Schedule(config.reanalyze)
         self.weights = WeightStore()
@@ -170,17 +171,19 @@ class LocalRuntime:
         self._acting_step = self.learner_step
         step, interval = self.learner_step, self.config.selfplay.weights_interval
         if step - self.selfplay.model.version >= interval:
-            self.weights.publish(step, self.learner.acting_weights())
-            self._load_weights()
+            with self.timer.measure("selfplay"):
+                self.weights.publish(step, self.learner.acting_weights())
+                self._load_weights()
         if self.reanalyze is None:
             return None
-        due = self.schedule.due(
-            self.replay,
-            learner_step=step,
-            refreshed=self.reanalyze.totals.searched,
-            played=self.selfplay.totals.env_steps,
-        )
-        return self.reanalyze.take(self.replay, due, step) if due > 0 else None
+        with self.timer.measure("reanalyze"):
+            due = self.schedule.due(
+                self.replay,
+                learner_step=step,
+                refreshed=self.reanalyze.totals.searched,
+                played=self.selfplay.totals.env_steps,
+            )
+            return self.reanalyze.take(self.replay, due, step) if due > 0 else None
 
     def _load_weights(self) -> None:
         models = [self.selfplay.model]
@@ -195,6 +198,8 @@ class LocalRuntime:
     def _learn(self) -> None:
         with self.timer.measure("sampling"):
             batch = self.replay.sample(self.config.learner.batch_size)
+            if self.augmenter is not None:
+                batch = self.augmenter(batch)
         with self.timer.measure("learner"):
             report = self.learner.step(batch)
         with self.timer.measure("sampling"):
@@ -209,10 +214,11 @@ class LocalRuntime:
         def crossed(interval: int) -> bool:
             return interval > 0 and after // interval > before // interval
 
-        is_last = after >= config.learner.num_steps  # the last evaluation writes that row
-        if crossed(config.evaluation.interval) and not is_last:
-            self._evaluate()
-        elif crossed(config.runtime.log_interval) and not is_last:
+        is_last = after >= config.learner.num_steps
+        if config.evaluation.games > 0 and (is_last or crossed(config.evaluation.interval)):
+            if not is_last:  # the last evaluation, behind the loop, writes that row
+                self._evaluate()
+        elif is_last or crossed(config.runtime.log_interval):
             self.reporter.write()
         self._progress.update(self.reporter.newest)
         if crossed(config.runtime.checkpoint_interval):

@@ -39,6 +39,7 @@ def take(runtime: "LocalRuntime") -> dict[str, Part]:
             "evaluation": runtime.last_evaluation,
             "metrics": runtime.metrics.state(),
             "reanalyze": None if runtime.reanalyze is None else runtime.reanalyze.state(),
+            "augmenter": None if runtime.augmenter is None else runtime.augmenter.state(),
         },
         "config": asdict(runtime.config),
     }
@@ -66,3 +67,5 @@ def restore(runtime: "LocalRuntime", checkpoint: Checkpoint) -> None:
     runtime.metrics.restore(state["metrics"], checkpoint.step)
     if runtime.reanalyze is not None and state["reanalyze"] is not None:
         runtime.reanalyze.restore(state["reanalyze"])
+    if runtime.augmenter is not None and state["augmenter"] is not None:
+        runtime.augmenter.restore(state["augmenter"])
