@@ -44,7 +44,9 @@ def global_randomness(source: str) -> list[str]:
             if unseeded or name in ("os.urandom", "torch.seed", "uuid.uuid4"):
                 found.append(name)
             if last in MAKERS | {"manual_seed"}:
-                clocks = [dotted(inner.func) for inner in ast.walk(node) if isinstance(inner, ast.Call)]
+                clocks = [
+                    dotted(inner.func) for inner in ast.walk(node) if isinstance(inner, ast.Call)
+                ]
                 found += [clock for clock in clocks if clock.startswith("time.")]
     return found
 

@@ -12,7 +12,10 @@ from muzero.learner.inputs import to_inputs
 from muzero.learner.loss import LossWeights, compute_loss
 from muzero.network import NetworkSpec, make_network
 
-FLAT, BOARD = MLPConfig(latent_size=8, hidden_sizes=[12]), ResNetConfig(num_channels=4, num_blocks=1)
+FLAT, BOARD = (
+    MLPConfig(latent_size=8, hidden_sizes=[12]),
+    ResNetConfig(num_channels=4, num_blocks=1),
+)
 CASES = [(FLAT, (6,)), (BOARD, (2, 3, 3))]
 
 

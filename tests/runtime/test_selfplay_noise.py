@@ -1,5 +1,7 @@
 """Noise and scores of self-play (peers, rows 28 and 46), and the quiet of evaluation (row 27)."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -35,7 +37,7 @@ def test_noise_is_drawn_once_per_move_over_legal_actions_and_used(kind, monkeypa
         assert len(drawn) == len(begun) == move + 1
         assert np.array_equal(drawn[-1][0], legal)
         assert begun[-1] is drawn[-1][1] and begun[-1].any()
-    for before, after in zip(begun, begun[1:], strict=False):
+    for before, after in pairwise(begun):
         assert not np.array_equal(before, after)
 
 
