@@ -21,8 +21,8 @@ from muzero.replay.recorder import Recorder
 
 
 @dataclass(slots=True)
-class _Totals:
-    """Sums since the last report, and counts since the start of the run."""
+class Totals:
+    """What self-play has done since the start of the run."""
 
     games: int = 0
     env_steps: int = 0
@@ -80,7 +80,7 @@ class SelfPlay:
         self._opening_left = np.zeros(env.batch_size, np.int64)
         self._moves = np.zeros(env.batch_size, np.int64)  # of the running episodes
         self._scores = np.zeros(env.batch_size, np.float64)  # of player 0
-        self.totals = _Totals()
+        self.totals = Totals()
         self._sums: defaultdict[str, float] = defaultdict(float)
         self._draw_openings(everyone)
 
@@ -176,7 +176,7 @@ class SelfPlay:
         self._moves[:] = arrays["moves"]
         self._scores[:] = arrays["scores"]
         self._rng.bit_generator.state = meta["rng"]
-        self.totals = _Totals(**meta["totals"])
+        self.totals = Totals(**meta["totals"])
         self._sums = defaultdict(float, meta["sums"])
 
     def _advance(

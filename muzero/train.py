@@ -110,7 +110,7 @@ def _tell(runtime: object, metrics: dict[str, float]) -> None:
         print(f"stopped and saved at learner step {step} of {last}")
         print(f"go on:     muzero-train resume={run_dir}")
     else:
-        print(f"finished {last} learner steps, {runtime.selfplay.totals.env_steps:,} env steps")
+        print(f"finished {last} learner steps, {runtime.totals.env_steps:,} env steps")
     print(f"evaluate:  muzero-evaluate run={run_dir}")
     print(f"look into: muzero-inspect run={run_dir}")
     print(json.dumps({"run_dir": str(run_dir), "learner_step": step, **metrics}))

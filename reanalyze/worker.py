@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from muzero.replay.buffer import ReplayBuffer
 from muzero.replay.storage import RootPositions
-from reanalyze.refresh import Refreshed, Refresher
+from reanalyze.refresh import Refreshed
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,29 +29,27 @@ class _Totals:
 
 
 class ReanalyzeWorker:
-    """Takes leases, works on them and brings the results back.
+    """Takes leases and brings the results back.
 
-    `take` and `give_back` touch the replay; `search` between them does not, so it may run in another thread.
+    Between `take` and `give_back` a `Refresher` searches the leased positions; it does not touch the replay, so it
+    may run in another process.
     """
 
-    def __init__(self, refresher: Refresher) -> None:
-        self.refresher = refresher
+    def __init__(self) -> None:
         self.totals = _Totals()
         self._age = self._value_change = self._policy_change = 0.0
         self._batches = 0
 
-    def take(self, replay: ReplayBuffer, count: int, learner_step: int) -> Lease | None:
-        """The `count` stalest positions; None if no position's target is older than the model's weights."""
-        slots = replay.stalest(count, self.refresher.model.version)
+    def take(
+        self, replay: ReplayBuffer, count: int, *, version: int, learner_step: int
+    ) -> Lease | None:
+        """The `count` stalest positions; None if no position's target is older than the searching weights' `version`."""
+        slots = replay.stalest(count, version)
         if len(slots) == 0:
             return None
         positions = replay.roots(slots)
         self._age += float(np.mean(learner_step - positions.target_version))
         return Lease(slots, positions)
-
-    def search(self, lease: Lease) -> Refreshed:
-        """New targets of the leased positions."""
-        return self.refresher.refresh(lease.positions)
 
     def give_back(self, replay: ReplayBuffer, lease: Lease, result: Refreshed) -> None:
         """Write the new targets over the old ones; positions evicted meanwhile are dropped and counted."""

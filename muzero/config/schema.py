@@ -330,13 +330,13 @@ class RuntimeConfig:
     """Where and how the roles run."""
 
     kind: str = "local"
-    """`local`: one deterministic process."""
+    """`local`: this machine, on a deterministic schedule."""
     device: str = "auto"
     """`cpu`, `cuda`, `cuda:1`; `auto` takes CUDA where there is one and says so."""
     learner_threads: int = 1
     """CPU threads of torch in this process."""
     overlap: bool = False
-    """Self-play runs in a second thread beside the learner; a fixed schedule keeps the run deterministic."""
+    """Self-play runs in a second process beside the learner; a fixed schedule keeps the run deterministic."""
     checkpoint_interval: int = 1_000
     """Learner steps between checkpoints."""
     checkpoints_kept: int = 3

@@ -19,7 +19,7 @@ from muzero.replay.augment import SymmetryAugmenter
 from muzero.replay.buffer import ReplayBuffer
 from muzero.replay.segments import head_length, tail_length
 from muzero.selfplay import SelfPlay
-from reanalyze import ReanalyzeWorker, Refresher
+from reanalyze import Refresher
 
 
 class Role(IntEnum):
@@ -171,18 +171,16 @@ class Builder:
             seed=role_seed(config, Role.SELFPLAY),
         )
 
-    def reanalyze(self) -> ReanalyzeWorker | None:
-        """The reanalyze worker; None if it is off."""
+    def refresher(self) -> Refresher | None:
+        """Reanalyze's searches, with the untrained network; None if reanalyze is off."""
         config = self.config.reanalyze
         if config.fresh_fraction <= 0.0:
             return None
         settings = search_settings(self.config.search, config.num_simulations)
-        return ReanalyzeWorker(
-            Refresher(
-                self.model(config.batch_size, settings.num_simulations),
-                self.search(config.batch_size, settings),
-                root_value=self.config.search.root_value,
-            )
+        return Refresher(
+            self.model(config.batch_size, settings.num_simulations),
+            self.search(config.batch_size, settings),
+            root_value=self.config.search.root_value,
         )
 
     def agent(self, batch_size: int, num_simulations: int | None = None) -> Agent:

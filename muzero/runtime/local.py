@@ -1,35 +1,34 @@
 """The local runtime: all roles in one process, on a schedule that counters alone decide."""
 
 import logging
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
+import numpy as np
 import torch
 
 from muzero.checkpoint import Checkpoint, CheckpointError, CheckpointManager
 from muzero.config.schema import Config
 from muzero.metrics import MetricsLogger, Stopwatch
 from muzero.progress import Progress
-from muzero.replay.episode import Segment
 from muzero.runtime import snapshot
 from muzero.runtime.build import Builder
 from muzero.runtime.evaluation import RunEvaluator, as_metrics
+from muzero.runtime.gathering import Gathered, LocalGatherer, ProcessGatherer, Work, to_arrays
 from muzero.runtime.report import Reporter
 from muzero.runtime.signals import GracefulStop
+from muzero.selfplay import Totals
 from muzero.weights import WeightStore
-from reanalyze import Lease, Refreshed, Schedule
+from reanalyze import Lease, ReanalyzeWorker, Schedule
 
 logger = logging.getLogger(__name__)
 
 
 class LocalRuntime:
-    """Trains in this process: self-play, replay, learner, reanalyze and evaluation take turns.
+    """Trains on this machine: self-play, replay, learner, reanalyze and evaluation take turns.
 
     What happens next depends on counters alone, so two runs of one config give the same bytes, and a run that was
-    stopped and resumed equals one that was not. With `runtime.overlap` self-play and reanalyze work in a second thread
+    stopped and resumed equals one that was not. With `runtime.overlap` self-play and reanalyze work in a second process
     beside the learner; what they made enters the replay when both are done.
 
     Example:
@@ -44,14 +43,15 @@ class LocalRuntime:
         self.config, self.run_dir = config, run_dir
         builder = Builder.of(config)
         self.learner, self.replay = builder.learner(), builder.replay()
-        self.selfplay, self.reanalyze = builder.selfplay(), builder.reanalyze()
+        self.gatherer = ProcessGatherer(config) if self._overlaps else LocalGatherer(builder)
+        self.reanalyze = ReanalyzeWorker() if config.reanalyze.fresh_fraction > 0.0 else None
         self.augmenter = builder.augmenter()
         self.evaluator = RunEvaluator(builder)
         self.schedule = Schedule(config.reanalyze)
         self.weights = WeightStore()
         self.timer = Stopwatch()
-        # What runs in the second thread is measured apart, so that the main thread's shares sum to 1.
-        self.gather_timer = Stopwatch() if config.runtime.overlap else self.timer
+        self.totals = Totals()
+        self.acting_version = 0
         self.evaluated_step = self.saved_step = -1
         self._stop_step: int | None = None
         self.last_evaluation: dict[str, float] = {}
@@ -71,7 +71,10 @@ class LocalRuntime:
                 self.close()
                 raise
             self.saved_step = checkpoint.step
-        self._load_weights()
+
+    @property
+    def _overlaps(self) -> bool:
+        return self.config.runtime.overlap
 
     @property
     def learner_step(self) -> int:
@@ -91,16 +94,11 @@ class LocalRuntime:
         progress = Progress(
             config.logger, total_steps=config.learner.num_steps, title=str(self.run_dir)
         )
-        with (
-            self,
-            progress,
-            GracefulStop(progress.message) as stop,
-            self._background() as submit,
-        ):
+        with self, progress, GracefulStop(progress.message) as stop:
             self._progress = progress
             while self.learner_step < config.learner.num_steps and not stop.requested:
                 before = self.learner_step
-                self._tick(submit)
+                self._tick()
                 if self.learner_step != before:
                     self._keep_house(before)
                 if self._stop_step is not None and self.learner_step >= self._stop_step:
@@ -121,79 +119,78 @@ class LocalRuntime:
         """Free what the run holds; a background save is finished first."""
         self.checkpoints.close()
         self.metrics.close()
-        self.selfplay.env.close()
+        self.gatherer.close()
 
-    def _tick(self, submit: Callable[..., Any] | None) -> None:
+    def _tick(self) -> None:
         """One piece of the schedule: a learner step or a move of every game, or both beside each other."""
-        if submit is not None:
-            self._tick_overlapped(submit)
+        if self._overlaps:
+            self._tick_overlapped()
         elif self.replay.limiter.can_sample(self.config.learner.batch_size):
             self._learn()
         else:
-            self._store(*self._gather(self._lease()))
+            lease = self._begin_gathering()
+            self._store(self._finish_gathering(), lease)
 
-    def _tick_overlapped(self, submit: Callable[..., Any]) -> None:
-        """Self-play in the second thread, and here the learner's steps that the limiter allows by now."""
+    def _tick_overlapped(self) -> None:
+        """A move of every game in the second process, and here the learner's steps that the limiter allows by now."""
         limiter, batch_size = self.replay.limiter, self.config.learner.batch_size
-        gathering = None
-        lease = self._lease()
-        if limiter.can_insert(1):
-            gathering = submit(self._gather, lease)
+        gathers = limiter.can_insert(1)
+        lease = self._begin_gathering() if gathers else None
         left = self.config.learner.num_steps - self.learner_step
         while left > 0 and limiter.can_sample(batch_size):
             self._learn()
             left -= 1
-        if gathering is not None:
-            with self.timer.measure("selfplay"):  # the learner waits for data
-                made = gathering.result()
-            self._store(*made)
+        if gathers:
+            self._store(self._finish_gathering(), lease)
 
-    def _gather(self, lease: Lease | None) -> tuple[list[Segment], Lease | None, Refreshed | None]:
-        """A move in every game, and the lease's searches; touches neither replay nor learner."""
-        with self.gather_timer.measure("selfplay"):
-            segments = self.selfplay.play(self._acting_step)
-        if lease is None or self.reanalyze is None:
-            return segments, None, None
-        with self.gather_timer.measure("reanalyze"):
-            return segments, lease, self.reanalyze.search(lease)
+    def _begin_gathering(self) -> Lease | None:
+        """Start a quantum of self-play, and of reanalyze if a lease is due, with the weights of this moment."""
+        step, weights = self.learner_step, None
+        with self.timer.measure("selfplay"):
+            if step - self.acting_version >= self.config.selfplay.weights_interval:
+                self.weights.publish(step, self.learner.acting_weights())
+                self.acting_version = step
+                weights = self.acting_weights()
+        lease = self._lease()
+        positions = None if lease is None else lease.positions
+        with self.timer.measure("selfplay"):
+            self.gatherer.begin(Work(step, self.acting_version, weights, positions))
+        return lease
 
-    def _store(
-        self, segments: list[Segment], lease: Lease | None, refreshed: Refreshed | None
-    ) -> None:
-        with self.timer.measure("replay"):
-            for segment in segments:
-                self.replay.add(segment)
-            if lease is not None and refreshed is not None and self.reanalyze is not None:
-                self.reanalyze.give_back(self.replay, lease, refreshed)
+    def _finish_gathering(self) -> Gathered:
+        with self.timer.measure("selfplay"):  # this is what the learner waits for
+            return self.gatherer.finish()
+
+    def acting_weights(self) -> dict[str, np.ndarray]:
+        """The weights that self-play and reanalyze use, as arrays."""
+        published = self.weights.pull_if_newer(None)
+        assert published is not None
+        return to_arrays(published[1])
 
     def _lease(self) -> Lease | None:
-        """Newest weights for the searches to come, and the positions that are due for a refresh."""
-        self._acting_step = self.learner_step
-        step, interval = self.learner_step, self.config.selfplay.weights_interval
-        if step - self.selfplay.model.version >= interval:
-            with self.timer.measure("selfplay"):
-                self.weights.publish(step, self.learner.acting_weights())
-                self._load_weights()
+        """The positions that are due for a refresh."""
         if self.reanalyze is None:
             return None
         with self.timer.measure("reanalyze"):
             due = self.schedule.due(
                 self.replay,
-                learner_step=step,
+                learner_step=self.learner_step,
                 refreshed=self.reanalyze.totals.searched,
-                played=self.selfplay.totals.env_steps,
+                played=self.totals.env_steps,
             )
-            return self.reanalyze.take(self.replay, due, step) if due > 0 else None
+            if due == 0:
+                return None
+            version, step = self.acting_version, self.learner_step
+            return self.reanalyze.take(self.replay, due, version=version, learner_step=step)
 
-    def _load_weights(self) -> None:
-        models = [self.selfplay.model]
-        if self.reanalyze is not None:
-            models.append(self.reanalyze.refresher.model)
-        for model in models:
-            newer = self.weights.pull_if_newer(model.version)
-            if newer is not None:
-                version, state = newer
-                model.load(state, version)
+    def _store(self, gathered: Gathered, lease: Lease | None) -> None:
+        """Put what was gathered into the replay."""
+        self.totals = gathered.totals
+        with self.timer.measure("replay"):
+            for segment in gathered.segments:
+                self.replay.add(segment)
+            if lease is not None and gathered.refreshed is not None and self.reanalyze is not None:
+                self.reanalyze.give_back(self.replay, lease, gathered.refreshed)
 
     def _learn(self) -> None:
         with self.timer.measure("sampling"):
@@ -257,20 +254,3 @@ class LocalRuntime:
             # The parts are copies, so writing goes on in a thread while training continues.
             self.checkpoints.save(step, snapshot.take(self), background=True)
         self.saved_step = step
-
-    def _background(self) -> Any:
-        """A second thread for self-play, if `runtime.overlap` asks for it."""
-        if not self.config.runtime.overlap:
-            return nullcontext(None)
-        return _Background()
-
-
-class _Background:
-    """A context that hands out `submit` of one thread."""
-
-    def __enter__(self) -> Callable[..., Any]:
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="selfplay")
-        return self._pool.submit
-
-    def __exit__(self, *error: object) -> None:
-        self._pool.shutdown(cancel_futures=True)

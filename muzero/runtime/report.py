@@ -45,22 +45,18 @@ class Reporter:
     def write(self, evaluation: Mapping[str, float] | None = None) -> None:
         """Write a row of everything since the last one."""
         runtime = self._runtime
-        metrics, totals = runtime.metrics, runtime.selfplay.totals
-        metrics.lasts(runtime.selfplay.report())
+        metrics, totals = runtime.metrics, runtime.totals
+        metrics.lasts(runtime.gatherer.report())
         metrics.lasts(runtime.replay.statistics())
         metrics.last("replay/samples_per_insert_target", runtime.config.replay.samples_per_insert)
-        metrics.last("selfplay/weights_age", runtime.learner_step - runtime.selfplay.model.version)
+        metrics.last("selfplay/weights_age", runtime.learner_step - runtime.acting_version)
         if runtime.reanalyze is not None:
             metrics.lasts(runtime.reanalyze.report())
             self._rate("reanalyze/positions_per_second", runtime.reanalyze.totals.searched)
         if evaluation is not None:
             metrics.lasts(evaluation)
         fractions = runtime.timer.fractions()
-        if runtime.gather_timer is not runtime.timer:
-            gathering = runtime.gather_timer.fractions()
-            metrics.lasts(time_metrics(fractions | gathering))
-        else:
-            metrics.lasts(time_metrics(fractions))
+        metrics.lasts(time_metrics(fractions))
         waits = {cause: fractions.get(cause, 0.0) for cause in _WAITS}
         metrics.lasts(wait_metrics(waits))
         metrics.last("system/memory_bytes", self._process.memory_info().rss)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from muzero.checkpoint import Checkpoint, Part
+from muzero.runtime.gathering import Work
 
 if TYPE_CHECKING:
     from muzero.runtime.local import LocalRuntime
@@ -21,7 +22,7 @@ def take(runtime: "LocalRuntime") -> dict[str, Part]:
     """The parts of a checkpoint: copies, so that training may go on while they are written."""
     learner, learner_state = runtime.learner.state()
     replay, replay_state = runtime.replay.state()
-    selfplay, selfplay_state = runtime.selfplay.state()
+    selfplay, selfplay_state = runtime.gatherer.state()
     published = runtime.weights.pull_if_newer(None)
     assert published is not None
     version, weights = published
@@ -61,7 +62,11 @@ def restore(runtime: "LocalRuntime", checkpoint: Checkpoint) -> None:
     if "replay" in checkpoint.parts:
         arrays = checkpoint.arrays("replay")
     runtime.replay.restore(arrays, checkpoint.json("replay_state"))
-    runtime.selfplay.restore(checkpoint.arrays("selfplay"), checkpoint.json("selfplay_state"))
+    runtime.acting_version = state["weights_version"]
+    work = Work(checkpoint.step, runtime.acting_version, runtime.acting_weights(), None)
+    runtime.totals = runtime.gatherer.restore(
+        checkpoint.arrays("selfplay"), checkpoint.json("selfplay_state"), work
+    )
     runtime.evaluated_step = state["evaluated_step"]
     runtime.last_evaluation = state["evaluation"]
     runtime.metrics.restore(state["metrics"], checkpoint.step)

@@ -81,6 +81,7 @@ def test_every_setting_is_read_in_a_run(tmp_path: Path, monkeypatch: pytest.Monk
             [
                 recipe,
                 "debug=smoke",
+                "runtime.overlap=false",  # in another process nobody could watch
                 "logger.progress=none",
                 *rest,
                 "learner.num_steps=4",

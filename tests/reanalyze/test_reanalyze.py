@@ -6,7 +6,7 @@ import torch
 
 from muzero.config.compose import compose
 from muzero.runtime.build import Builder
-from reanalyze import Schedule
+from reanalyze import ReanalyzeWorker, Schedule
 from reanalyze.schedule import ReanalyzeConfig
 
 OVERRIDES = (
@@ -23,7 +23,11 @@ OVERRIDES = (
 
 def make(*overrides: str):
     builder = Builder.of(compose([*OVERRIDES, *overrides]))
-    return builder, builder.replay(), builder.selfplay(), builder.reanalyze()
+    return builder, builder.replay(), builder.selfplay(), builder.refresher()
+
+
+def take(worker, replay, count, version):
+    return worker.take(replay, count, version=version, learner_step=version)
 
 
 def fill(selfplay, replay, num_positions: int) -> None:
@@ -42,7 +46,7 @@ def other_weights(builder, seed: int) -> dict[str, torch.Tensor]:
 
 @pytest.mark.parametrize("kind", ["gumbel", "puct"])
 def test_the_same_weights_without_noise_make_the_same_targets(kind):
-    builder, replay, selfplay, worker = make(
+    builder, replay, selfplay, refresher = make(
         f"search.kind={kind}",
         "search.gumbel_scale=0",
         "search.root_exploration_fraction=0",
@@ -50,30 +54,31 @@ def test_the_same_weights_without_noise_make_the_same_targets(kind):
         "selfplay.opening_fraction=0",
     )
     weights = other_weights(builder, 1)
-    for model in (selfplay.model, worker.refresher.model):
+    for model in (selfplay.model, refresher.model):
         model.load(weights, 5)
     fill(selfplay, replay, 150)
-    assert worker.take(replay, 8, 5) is None  # nothing is older than these weights
+    assert take(ReanalyzeWorker(), replay, 8, 5) is None  # nothing is older than these weights
     slots = np.flatnonzero(replay._storage.columns["sampleable"])
     for start in range(0, len(slots) - 7, 8):
         positions = replay.roots(slots[start : start + 8])
-        refreshed = worker.refresher.refresh(positions)
+        refreshed = refresher.refresh(positions)
         np.testing.assert_array_equal(refreshed.policy, positions.policy)
         np.testing.assert_array_equal(refreshed.root_value, positions.root_value)
     # Batches of another size sum in another order, so there rounding may differ, and nothing else.
     few = replay.roots(slots[:3])
-    refreshed = worker.refresher.refresh(few)
+    refreshed = refresher.refresh(few)
     np.testing.assert_allclose(refreshed.root_value, few.root_value, atol=2e-6)
 
 
 def test_refreshed_targets_replace_the_oldest_and_carry_the_new_version():
-    builder, replay, selfplay, worker = make()
+    builder, replay, selfplay, refresher = make()
     fill(selfplay, replay, 60)
     before = replay.roots(np.arange(8))
-    worker.refresher.model.load(other_weights(builder, 2), 7)
-    lease = worker.take(replay, 8, 7)
+    worker = ReanalyzeWorker()
+    refresher.model.load(other_weights(builder, 2), 7)
+    lease = take(worker, replay, 8, 7)
     assert lease is not None
-    result = worker.search(lease)
+    result = refresher.refresh(lease.positions)
     worker.give_back(replay, lease, result)
     after = replay.roots(lease.slot)
     assert (after.target_version == 7).all()
@@ -88,13 +93,14 @@ def test_refreshed_targets_replace_the_oldest_and_carry_the_new_version():
 
 
 def test_results_for_evicted_positions_are_dropped_and_counted():
-    builder, replay, selfplay, worker = make(
+    builder, replay, selfplay, refresher = make(
         "replay.capacity=64", "replay.min_size=8", "selfplay.segment_length=10"
     )
     fill(selfplay, replay, 40)
-    worker.refresher.model.load(other_weights(builder, 2), 7)
-    lease = worker.take(replay, 8, 7)
-    result = worker.search(lease)
+    worker = ReanalyzeWorker()
+    refresher.model.load(other_weights(builder, 2), 7)
+    lease = take(worker, replay, 8, 7)
+    result = refresher.refresh(lease.positions)
     for _ in range(60):
         for segment in selfplay.play(learner_step=0):
             replay.add(segment)
@@ -104,19 +110,20 @@ def test_results_for_evicted_positions_are_dropped_and_counted():
 
 
 def test_the_fresh_fraction_rises_to_the_wish_and_the_share_of_work_is_bounded():
-    builder, replay, selfplay, worker = make("reanalyze.max_target_age=3")
+    builder, replay, selfplay, refresher = make("reanalyze.max_target_age=3")
     fill(selfplay, replay, 200)
     schedule = Schedule(builder.config.reanalyze)
-    worker.refresher.model.load(other_weights(builder, 2), 10)
+    worker = ReanalyzeWorker()
+    refresher.model.load(other_weights(builder, 2), 10)
     played = selfplay.totals.env_steps
     assert replay.fresh_fraction(10, 3) == 0.0
     while due := schedule.due(
         replay, learner_step=10, refreshed=worker.totals.searched, played=played
     ):
-        lease = worker.take(replay, due, 10)
+        lease = take(worker, replay, due, 10)
         if lease is None:
             break
-        worker.give_back(replay, lease, worker.search(lease))
+        worker.give_back(replay, lease, refresher.refresh(lease.positions))
     assert replay.fresh_fraction(10, 3) > 0.99
     share = worker.totals.searched / (worker.totals.searched + played)
     assert share <= builder.config.reanalyze.max_share
@@ -132,4 +139,4 @@ def test_reanalyze_waits_when_its_share_of_the_work_is_used_up():
 
 def test_off_means_no_worker():
     builder = Builder.of(compose(["experiment=tictactoe", "reanalyze.fresh_fraction=0"]))
-    assert builder.reanalyze() is None
+    assert builder.refresher() is None

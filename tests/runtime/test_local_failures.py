@@ -19,7 +19,8 @@ QUIET = ("logger.progress=none", "logger.tensorboard=false", "evaluation.interva
 def make(run_dir: Path, *overrides: str) -> LocalRuntime:
     run_dir.mkdir()
     config = compose(
-        ["experiment=tictactoe", "debug=smoke", *QUIET, *overrides], run_dir=str(run_dir)
+        ["experiment=tictactoe", "debug=smoke", "runtime.overlap=false", *QUIET, *overrides],
+        run_dir=str(run_dir),
     )
     return LocalRuntime(config, run_dir)
 

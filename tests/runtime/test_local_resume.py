@@ -13,7 +13,7 @@ from muzero.metrics import read_rows, strip_timing
 from muzero.runtime.local import LocalRuntime
 from muzero.runtime.players import open_checkpoint
 
-BOARD = ("experiment=tictactoe", "debug=smoke", "selfplay.num_games=6")
+BOARD = ("experiment=tictactoe", "debug=smoke", "selfplay.num_games=6", "runtime.overlap=false")
 REANALYZED = (*BOARD, "reanalyze.fresh_fraction=0.9", "reanalyze.max_target_age=4")
 GYM = ("experiment=cartpole", "debug=smoke", "selfplay.segment_length=12")
 CUT = (*GYM, "env.max_episode_steps=9", "replay.prioritized=true", "learner.average_decay=0.9")

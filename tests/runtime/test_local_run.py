@@ -13,7 +13,7 @@ from muzero.replay.priorities import EPSILON
 from muzero.runtime.local import LocalRuntime
 from muzero.runtime.players import open_checkpoint
 
-BOARD = ("experiment=tictactoe", "debug=smoke")
+BOARD = ("experiment=tictactoe", "debug=smoke", "runtime.overlap=false")
 CARTPOLE = ("experiment=cartpole", "debug=smoke")
 QUIET = (
     "logger.progress=none",
@@ -24,7 +24,7 @@ QUIET = (
 
 
 def make(run_dir: Path, *overrides: str, resumes: bool = False) -> LocalRuntime:
-    recipe = [part for part in overrides if part.startswith(("experiment=", "debug="))]
+    recipe = [part for part in overrides if part.startswith(("experiment=", "debug=", "env="))]
     rest = [part for part in overrides if part not in recipe]
     config = compose([*recipe, *QUIET, *rest], run_dir=str(run_dir))
     run_dir.mkdir(exist_ok=resumes)
@@ -60,27 +60,28 @@ def test_samples_per_insert_are_those_wished_also_after_a_resume(tmp_path, overl
 def test_the_learners_errors_become_the_priorities_of_its_samples(tmp_path, monkeypatch):
     """Row 35, in the loop of a run: nothing is dropped, nothing else is touched."""
     runtime = make(
-        tmp_path / "run", *CARTPOLE, "replay.prioritized=true", "replay.priority_exponent=0.5"
+        tmp_path / "run",
+        *CARTPOLE,
+        "replay.prioritized=true",
+        "replay.priority_exponent=0.5",
+        "replay.initial_priority=max",  # an untrained network's own error would be the learner's
     )
-    batches, reports = [], []
-    sample, step = runtime.replay.sample, runtime.learner.step
-    monkeypatch.setattr(
-        runtime.replay, "sample", lambda size: batches.append(sample(size)) or batches[-1]
-    )
-    monkeypatch.setattr(
-        runtime.learner, "step", lambda batch: reports.append(step(batch)) or reports[-1]
-    )
-    with runtime:
-        while not runtime.replay.limiter.can_sample(16):
-            runtime._tick(None)
-        expected = runtime.replay._priorities.tree.weights.copy()
-        runtime._tick(None)
-        (batch,), (report,) = batches, reports
-        assert not report.skipped
-        expected[batch.slot] = (report.priorities.astype(np.float64) + EPSILON) ** 0.5
-        weights = runtime.replay._priorities.tree.weights
-        np.testing.assert_allclose(weights, expected, rtol=1e-5)
-        assert runtime.replay.statistics()["replay/dropped_priorities"] == 0
+    runtime.stop_after(1)
+    expected, reports, step = [], [], runtime.learner.step
+
+    def stepping(batch):
+        reports.append(step(batch))
+        weights = runtime.replay._priorities.tree.weights.copy()
+        assert (weights[batch.slot] == weights[batch.slot[0]]).all()
+        weights[batch.slot] = (reports[-1].priorities.astype(np.float64) + EPSILON) ** 0.5
+        expected.append(weights)
+        return reports[-1]
+
+    monkeypatch.setattr(runtime.learner, "step", stepping)
+    runtime.train()
+    assert len(reports) == 1 and not reports[0].skipped
+    np.testing.assert_allclose(runtime.replay._priorities.tree.weights, expected[0], rtol=1e-5)
+    assert runtime.replay.statistics()["replay/dropped_priorities"] == 0
 
 
 def test_reanalyze_refreshes_what_is_learned_and_tells_what_it_achieved(tmp_path):
@@ -190,31 +191,60 @@ def test_parts_of_a_checkpoint(tmp_path):
     assert OmegaConf.create(saved).learner.num_steps == 3
 
 
-def test_an_error_in_the_second_thread_ends_the_run(tmp_path, monkeypatch):
-    """Row 70: it is raised where the run is waited for, with its own traceback, and nothing hangs."""
-    runtime = make(tmp_path / "run", *BOARD, "runtime.overlap=true", "evaluation.games=0")
-    play, calls = runtime.selfplay.play, []
+BREAKING = """
+import gymnasium
 
-    def breaks(learner_step):
-        calls.append(learner_step)
-        if len(calls) > 30:
-            raise RuntimeError("the environment is gone")
-        return play(learner_step)
+class Breaking(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(0.0, 1.0, (2,))
+    action_space = gymnasium.spaces.Discrete(2)
+    num_steps = 0
 
-    monkeypatch.setattr(runtime.selfplay, "play", breaks)
-    with pytest.raises(RuntimeError, match="the environment is gone") as caught:
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self.observation_space.low, {}
+
+    def step(self, action):
+        self.num_steps += 1
+        if self.num_steps > 40:
+            raise RuntimeError("the lander is gone")
+        return self.observation_space.low, 0.0, self.num_steps % 7 == 0, False, {}
+
+gymnasium.register("Breaking-v0", Breaking)
+"""
+
+
+@pytest.mark.parametrize("overlap", [False, True], ids=["in turn", "overlapped"])
+def test_an_error_of_the_environment_ends_the_run_with_its_reason(tmp_path, monkeypatch, overlap):
+    """Row 70: wherever self-play runs, its error is raised where the run is waited for, and nothing hangs."""
+    (tmp_path / "breaking_environment.py").write_text(BREAKING)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    runtime = make(
+        tmp_path / "run",
+        "env=gym",
+        "env.id=breaking_environment:Breaking-v0",
+        "debug=smoke",
+        "learner.num_steps=1000",
+        "evaluation.games=0",
+        f"runtime.overlap={overlap}",
+    )
+    with pytest.raises(RuntimeError, match="the lander is gone"):
         runtime.train()
-    assert any(entry.name == "breaks" for entry in caught.traceback)
-    assert len(calls) == 31
+    assert runtime.learner_step < 1000
 
 
 def test_rows_have_both_axes_and_name_where_the_time_goes(tmp_path):
     """Rows 80, 81 and 94: rates of a run, shares of its time, and no score of a zero-sum game."""
-    runtime = make(tmp_path / "run", *BOARD, "learner.num_steps=120", "runtime.log_interval=60")
+    runtime = make(
+        tmp_path / "run",
+        *BOARD,
+        "learner.num_steps=120",
+        "runtime.log_interval=60",
+        "evaluation.opponents=[random]",
+    )
     runtime.train()
     rows = read_rows(tmp_path / "run" / "metrics.jsonl")
     assert [row["learner_step"] for row in rows] == [60, 120]
-    assert rows[-1]["env_steps"] == runtime.selfplay.totals.env_steps > 0
+    assert rows[1]["env_steps"] > rows[0]["env_steps"] > 0
     for row in rows:
         shares = {
             name: value
