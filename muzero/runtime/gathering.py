@@ -145,8 +145,12 @@ class ProcessGatherer:
         )
         theirs.close()
         self._pipe: Connection[Any, Any] = Connection(ours.detach())
-        self._send("config", config)
-        self._receive()  # it is ready, or tells why not
+        try:
+            self._send("config", config)
+            self._receive()  # it is ready, or tells why not
+        except BaseException:
+            self.close()
+            raise
 
     def begin(self, work: Work) -> None:
         """See `Gatherer`."""

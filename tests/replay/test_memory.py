@@ -58,7 +58,7 @@ def test_a_transition_of_an_image_is_one_frame_of_bytes() -> None:
 
 
 def test_memory_stays_flat_once_the_buffer_is_full() -> None:
-    """Row 77: 1,500 games through a full buffer, with all that the runtime does to it, leave nothing behind."""
+    """Row 77: 2,400 games through a full buffer, with all that the runtime does to it, leave nothing behind."""
     buffer = make_buffer(200)
 
     def play(num_games: int) -> None:
@@ -77,14 +77,14 @@ def test_memory_stays_flat_once_the_buffer_is_full() -> None:
     tracemalloc.start()
     try:
         sizes = []
-        for _ in range(5):
+        for _ in range(8):
             play(300)
             gc.collect()
             sizes.append(tracemalloc.get_traced_memory()[0])
     finally:
         tracemalloc.stop()
     # The first rounds fill caches. Sixteen bytes per game would be 9,600 over the last two.
-    assert sizes[-1] - sizes[2] < 3_000, sizes
+    assert sizes[-1] - sizes[-3] < 4_000, sizes
     assert buffer.bytes == allocated
     assert buffer.num_segments <= 200
 
