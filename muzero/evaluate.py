@@ -37,15 +37,13 @@ def main() -> None:
 
 def evaluate(arguments: EvaluateArguments, overrides: list[str]) -> None:
     """Evaluate and print; each report is a line of text, the last line one JSON object."""
-    import torch  # takes seconds, and `--help` should not
-
-    from muzero.config.store import load_config
+    from muzero.config.store import load_config  # torch takes seconds, and `--help` should not
     from muzero.config.validate import check
-    from muzero.runtime.build import Builder
+    from muzero.runtime.build import Builder, configure_torch
     from muzero.runtime.evaluation import RunEvaluator
     from muzero.runtime.players import acting_weights, open_checkpoint
 
-    torch.set_num_threads(arguments.threads)
+    configure_torch(arguments.threads)
     run_dir = Path(arguments.run)
     config = load_config(run_dir, overrides)
     evaluation = config.evaluation

@@ -18,12 +18,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from mcts.base import ModelOutput, RootOutput, Selection
 from muzero.config.compose import compose
 from muzero.inference.local import LocalModel
-from muzero.runtime.build import Builder
+from muzero.runtime.build import Builder, configure_torch
 from muzero.selfplay import SelfPlay
 
 
@@ -84,7 +82,7 @@ def main() -> None:
     )
     arguments = parser.parse_args()
     before = arguments.against and rival(arguments.against, arguments.rival_game, arguments.seconds)
-    torch.set_num_threads(1)
+    configure_torch(1)
     config = compose(["runtime.device=cpu", "search.num_threads=1", *arguments.overrides])
     builder = Builder.of(config)
     selfplay = builder.selfplay()

@@ -21,7 +21,7 @@ import torch
 from muzero.config.schema import Config
 from muzero.replay.episode import Segment
 from muzero.replay.storage import RootPositions
-from muzero.runtime.build import Builder
+from muzero.runtime.build import Builder, configure_torch
 from muzero.selfplay import Totals
 from reanalyze import Refreshed
 
@@ -219,7 +219,7 @@ def serve(file_descriptor: int) -> None:
     pipe: Connection[Any, Any] = Connection(file_descriptor)
     try:
         _, (config,) = pipe.recv()
-        torch.set_num_threads(config.runtime.learner_threads)
+        configure_torch(config.runtime.learner_threads)
         gatherer = LocalGatherer(Builder.of(config))
     except EOFError:
         return

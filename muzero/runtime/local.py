@@ -5,14 +5,13 @@ from pathlib import Path
 from typing import Self
 
 import numpy as np
-import torch
 
 from muzero.checkpoint import Checkpoint, CheckpointError, CheckpointManager
 from muzero.config.schema import Config
 from muzero.metrics import MetricsLogger, Stopwatch
 from muzero.progress import Progress
 from muzero.runtime import snapshot
-from muzero.runtime.build import Builder
+from muzero.runtime.build import Builder, configure_torch
 from muzero.runtime.evaluation import RunEvaluator, as_metrics
 from muzero.runtime.gathering import Gathered, LocalGatherer, ProcessGatherer, Work, to_arrays
 from muzero.runtime.report import Reporter
@@ -39,7 +38,7 @@ class LocalRuntime:
     """
 
     def __init__(self, config: Config, run_dir: Path, checkpoint: Checkpoint | None = None) -> None:
-        torch.set_num_threads(config.runtime.learner_threads)
+        configure_torch(config.runtime.learner_threads)
         self.config, self.run_dir = config, run_dir
         builder = Builder.of(config)
         self.learner, self.replay = builder.learner(), builder.replay()
