@@ -284,6 +284,7 @@ def test_rows_are_written_without_any_evaluation(tmp_path):
 def test_denormal_numbers_are_zero_in_a_run_and_its_threads() -> None:
     """Else a learner step takes ten times as long once Adam's averages of dead units decay into them."""
     tiny = torch.full((4,), 1e-30)
+    torch.set_flush_denormal(False)  # tests before this one may have left it on
     assert (tiny * 1e-10).max() > 0.0
     try:
         configure_torch(1)
