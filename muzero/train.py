@@ -32,6 +32,7 @@ def train(config: Config) -> float | None:
     from muzero.learner import TrainingDiverged
     from muzero.runtime.build import Builder
     from muzero.runtime.local import LocalRuntime
+    from muzero.runtime.memory import GIGABYTE, check_memory
 
     run_dir = Path(config.run_dir)
     builder = Builder.of(config)
@@ -52,6 +53,13 @@ def train(config: Config) -> float | None:
         f"{builder.network().num_parameters():,}",
         builder.device,
         run_dir,
+    )
+    need = check_memory(builder)
+    logger.info(
+        "memory: replay of %s positions %.2f GB, latents of the searches %.2f GB",
+        f"{config.replay.capacity:,}",
+        need.replay / GIGABYTE,
+        need.latents / GIGABYTE,
     )
     checkpoint = _newest(run_dir) if config.resume else None
     logger.info("preparing (the first start on a machine compiles kernels, up to half a minute)")

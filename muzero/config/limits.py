@@ -124,6 +124,7 @@ RANGES: dict[str, Range] = {
     "runtime.checkpoints_kept": _AT_LEAST_1,
     "runtime.checkpoint_keep_interval": _AT_LEAST_0,
     "runtime.log_interval": _AT_LEAST_1,
+    "runtime.memory_limit_gb": Range(0, low_open=True),
     "evaluation.interval": _AT_LEAST_0,
     "evaluation.games": _AT_LEAST_0,
     "evaluation.num_simulations": _AT_LEAST_0,

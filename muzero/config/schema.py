@@ -345,6 +345,8 @@ class RuntimeConfig:
     """Checkpoints of learner steps that this divides are kept for ever; 0 keeps none."""
     log_interval: int = 100
     """Learner steps between two rows of metrics."""
+    memory_limit_gb: float | None = None
+    """A run whose replay and latents need more is refused at its start; null allows what the machine has free."""
 
 
 @dataclass(kw_only=True, slots=True)

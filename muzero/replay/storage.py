@@ -4,6 +4,7 @@ Letters: `C` rows of the ring, `n` rows asked for, `A` actions, `*F` shape of a 
 stacked observation. A row holds one position; a segment takes consecutive rows (behind row `C - 1` comes row 0).
 """
 
+import math
 from collections import deque
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -71,6 +72,34 @@ def _smallest_dtype(num_values: int) -> np.dtype[Any]:
     return np.min_scalar_type(max(0, num_values - 1))
 
 
+def column_types(spec: EnvSpec) -> dict[str, tuple[tuple[int, ...], npt.DTypeLike]]:
+    """Shape and dtype of a row's entry in each column."""
+    return {
+        "frame": (spec.frame_shape, spec.frame_dtype),
+        "action": ((), _smallest_dtype(spec.num_actions)),
+        "reward": ((), np.float32),
+        "turn": ((), np.int8),
+        "to_play": ((), np.int8),
+        "legal": (((spec.num_actions + 7) // 8,), np.uint8),
+        "policy": ((spec.num_actions,), np.float32),
+        "root_value": ((), np.float32),
+        "has_action": ((), np.bool_),
+        "starts_episode": ((), np.bool_),
+        "sampleable": ((), np.bool_),
+        "behaviour_version": ((), np.int32),
+        "target_version": ((), np.int32),
+        "generation": ((), np.int64),
+        "times_sampled": ((), np.uint32),
+    }
+
+
+def bytes_per_row(spec: EnvSpec) -> int:
+    """Bytes that a position takes in the ring."""
+    return sum(
+        math.prod(shape) * np.dtype(dtype).itemsize for shape, dtype in column_types(spec).values()
+    )
+
+
 class Storage:
     """The ring. Rows are addressed by slot (their index) and generation (which changes when a slot is reused)."""
 
@@ -80,25 +109,8 @@ class Storage:
         self.num_stacked_frames = spec.num_stacked_frames
         self.num_actions = spec.num_actions
         self._observation_shape = spec.observation_shape
-        dtypes: dict[str, tuple[tuple[int, ...], Any]] = {
-            "frame": (spec.frame_shape, spec.frame_dtype),
-            "action": ((), _smallest_dtype(spec.num_actions)),
-            "reward": ((), np.float32),
-            "turn": ((), np.int8),
-            "to_play": ((), np.int8),
-            "legal": (((spec.num_actions + 7) // 8,), np.uint8),
-            "policy": ((spec.num_actions,), np.float32),
-            "root_value": ((), np.float32),
-            "has_action": ((), np.bool_),
-            "starts_episode": ((), np.bool_),
-            "sampleable": ((), np.bool_),
-            "behaviour_version": ((), np.int32),
-            "target_version": ((), np.int32),
-            "generation": ((), np.int64),
-            "times_sampled": ((), np.uint32),
-        }
         self.columns: dict[str, npt.NDArray[Any]] = {}
-        for name, (shape, dtype) in dtypes.items():
+        for name, (shape, dtype) in column_types(spec).items():
             column = np.empty((capacity, *shape), dtype)
             # Writing touches the pages now: a run that needs too much memory fails at its start.
             column.fill(NO_GENERATION if name == "generation" else 0)

@@ -50,13 +50,22 @@ def _find(tree, mass):  # type: ignore[no-untyped-def]
     return found
 
 
+def bytes_for(capacity: int) -> int:
+    """Memory of a tree of `capacity` items."""
+    return 16 * _num_leaves(capacity)
+
+
+def _num_leaves(capacity: int) -> int:
+    return 1 << max(1, (capacity - 1).bit_length())
+
+
 class SumTree:
     """Weights of `C` items, at least 0 each; sampled in O(log C) per draw."""
 
     def __init__(self, capacity: int) -> None:
         """Hold `capacity` items of weight 0."""
         self.capacity = capacity
-        self._num_leaves = 1 << max(1, (capacity - 1).bit_length())
+        self._num_leaves = _num_leaves(capacity)
         self._tree: WeightArray = np.zeros(2 * self._num_leaves)
         self._tree.fill(0.0)  # touches the pages now rather than while the run is busy
 
