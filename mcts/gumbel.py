@@ -7,6 +7,7 @@ import numpy as np
 
 from mcts.base import IntArray, SearchOutput
 from mcts.gumbel_kernels import select_gumbel, summarise_gumbel
+from mcts.halving import fill_schedules, stop_gumbel
 from mcts.policies import SearchSettings
 from mcts.puct import NORMALIZATIONS, scaling
 from mcts.threads import RowThreads
@@ -20,11 +21,12 @@ class GumbelRule:
         num_rows, _, num_actions = tree.free_priors.shape
         dtype = tree.nodes.dtype
         self.noise_weight = float(settings.gumbel_scale)
+        self._select_kernel = select_gumbel
         self.max_considered = min(settings.max_num_considered_actions, num_actions)
         self._threads = threads
         self._tree = tree
         self._max_depth = settings.max_depth or settings.num_simulations
-        self._table = halving_table(self.max_considered, settings.num_simulations)
+        self._schedule = np.zeros((num_rows, settings.num_simulations), np.int32)
         self._scratch = np.zeros((num_rows, num_actions), dtype)
         sigma = np.array([settings.value_scale, settings.maxvisit_init], dtype)
         self._completion = (
@@ -33,29 +35,51 @@ class GumbelRule:
             np.concatenate([scaling(settings, dtype), sigma]),
         )
 
-    def select(self, num_rows: int, slot: int, selection: IntArray) -> None:
-        """Fill `selection` `[3, B]` with the edges that may become node `slot`."""
+    def prepare(self, num_planned: IntArray) -> None:
+        """Write the schedules of rows that have `num_planned` `[B]` simulations before them."""
+        self._threads.call(
+            fill_schedules, len(num_planned), num_planned, self._tree.rows, self._schedule
+        )
+
+    def select(self, num_places: int, selection: IntArray) -> None:
+        """Fill `selection` `[4, B]`, whose first `num_places` rows are given, with the edges to evaluate."""
         tree = self._tree
         self._threads.call(
-            select_gumbel,
-            num_rows,
-            slot,
+            self._select_kernel,
+            num_places,
             self._max_depth,
             *self._completion,
-            self._table,
+            self._schedule,
             tree.gumbel,
             self._scratch,
             *tree.arrays,
             selection,
         )
 
-    def summarise(self, num_rows: int, num_simulations: int, output: SearchOutput) -> None:
-        """Fill `output` from the roots."""
+    def stop(
+        self, num_places: int, num_made: int, selection: IntArray, num_planned: IntArray
+    ) -> None:
+        """Lower `num_planned` `[B]` to `num_made` in the selected rows whose best action is certain."""
+        tree = self._tree
+        self._threads.call(
+            stop_gumbel,
+            num_places,
+            num_made,
+            selection,
+            self._schedule,
+            tree.nodes,
+            tree.links,
+            tree.rows,
+            num_planned,
+        )
+
+    def summarise(self, output: SearchOutput) -> None:
+        """Fill `output` from the roots; `output.num_simulations` is given."""
         tree = self._tree
         self._threads.call(
             summarise_gumbel,
-            num_rows,
-            num_simulations,
+            len(output.num_simulations),
+            output.num_simulations,
             *self._completion,
             tree.gumbel,
             *tree.arrays,
@@ -67,29 +91,3 @@ class GumbelRule:
             output.best_value,
             output.depth,
         )
-
-
-def considered_visits(num_considered: int, num_simulations: int) -> list[int]:
-    """The visit count that a root action must have to be considered, simulation by simulation.
-
-    Sequential halving gives the considered actions equally many visits in every round, then keeps the better half.
-    """
-    if num_considered <= 1:
-        return list(range(num_simulations))
-    num_rounds = (num_considered - 1).bit_length()
-    counts: list[int] = []
-    first_count = 0
-    size = num_considered
-    while len(counts) < num_simulations:
-        num_extra = max(1, num_simulations // (num_rounds * size))
-        for count in range(first_count, first_count + num_extra):
-            counts.extend([count] * size)
-        first_count += num_extra
-        size = max(2, size // 2)
-    return counts[:num_simulations]
-
-
-def halving_table(max_considered: int, num_simulations: int) -> IntArray:
-    """`[max_considered + 1, N]` the list of `considered_visits` for every number of considered actions."""
-    lists = [considered_visits(size, num_simulations) for size in range(max_considered + 1)]
-    return np.array(lists, np.int32)

@@ -23,6 +23,8 @@ class SearchSettings:
     """Simulations per search."""
     max_depth: int | None = None
     """Deepest node in edges; None is no limit. A leaf at the limit is evaluated again."""
+    num_chance_outcomes: int = 0
+    """Outcomes of a chance node (Stochastic MuZero's codes), which then stands behind every action; 0 is no chance nodes."""
     normalization: str = "tree"
     """How q is scaled to [0, 1]: `tree` (lowest and highest of the tree), `siblings` (of one node), `bounds`, `none`."""
     value_min: float = -1.0
@@ -38,6 +40,9 @@ class SearchSettings:
     first_play_urgency: str = "minimum"
     """q of an unvisited action under PUCT: `minimum` (the lowest known value: 0 after normalisation; with `none` the lowest
     of the node and its visited actions), `parent` (the node's value), `mean` (of the visited, else the node's value)."""
+    forced_playouts: float = 0.0
+    """PUCT, for exploration: k of KataGo's forced playouts, which takes 2. A visited root action with fewer than
+    `sqrt(k * prior * visits of the root's actions)` visits goes first, and the policy target is pruned of it; 0 is off."""
     root_dirichlet_alpha: float = 0.3
     """Concentration of the Dirichlet noise at PUCT's root."""
     root_exploration_fraction: float = 0.25
@@ -52,6 +57,9 @@ class SearchSettings:
     """Gumbel: c_visit of sigma."""
     use_mixed_value: bool = True
     """Gumbel: complete unvisited q with the mixed value instead of the node's network value."""
+    stop_early: bool = False
+    """End the search of a row when no remaining simulation can change `best_action`; its other results are those of fewer
+    simulations, so this is for play, not for targets."""
 
     def __post_init__(self) -> None:
         problems = list(self._problems())
@@ -86,10 +94,17 @@ class SearchSettings:
             "max_depth",
             "at least 1, or null for no limit",
         )
+        demand(self.num_chance_outcomes >= 0, "num_chance_outcomes", "at least 0")
         demand(self.value_min < self.value_max, "value_min", f"below value_max={self.value_max!r}")
         demand(self.min_value_range >= 0, "min_value_range", "at least 0")
         demand(self.pb_c_init >= 0, "pb_c_init", "at least 0")
         demand(self.pb_c_base > 0, "pb_c_base", "above 0")
+        demand(self.forced_playouts >= 0, "forced_playouts", "at least 0")
+        demand(
+            self.forced_playouts == 0 or self.kind == "puct",
+            "forced_playouts",
+            f"0 with kind={self.kind!r}: sequential halving decides how often a root action is visited",
+        )
         demand(self.root_dirichlet_alpha > 0, "root_dirichlet_alpha", "above 0")
         demand(
             0 <= self.root_exploration_fraction <= 1,
@@ -132,21 +147,26 @@ def select_actions(
     legal: BoolArray,
     temperature: FloatArray | float,
     rng: np.random.Generator,
+    *,
+    weights: FloatArray | None = None,
 ) -> IntArray:
     """Choose `[B]` actions to play, with probability proportional to `visits ** (1 / temperature)`.
 
-    `temperature` is one number or `[B]`; 0 takes `output.best_action`. Takes one draw per row, whatever the temperatures.
-    Raises ValueError for a negative or undefined temperature.
+    `temperature` is one number or `[B]`; 0 takes `output.best_action`. `weights` `[B, A]` take the place of the visits:
+    `output.policy` leaves out what was visited because it was forced to be. Takes one draw per row, whatever the
+    temperatures. Raises ValueError for a negative or undefined temperature, or negative or undefined weights.
     """
     temperatures = np.broadcast_to(np.asarray(temperature, np.float64), output.best_action.shape)
     if not (temperatures >= 0).all():
         raise ValueError(f"temperature={temperature!r}: must be at least 0 in every row")
     uniform = rng.random(temperatures.shape)
-    counts = np.where(legal, output.visits, 0)
+    if weights is not None and not (weights >= 0).all():
+        raise ValueError("weights must be at least 0 everywhere")
+    counts = np.where(legal, output.visits if weights is None else weights, 0).astype(np.float64)
     most = counts.max(axis=1, keepdims=True)
     # In logarithms: visits ** 100 has no float.
     with np.errstate(divide="ignore"):
-        logits = np.log(counts) - np.log(np.maximum(most, 1))
+        logits = np.log(counts) - np.log(np.where(most > 0, most, 1))
     divisor = np.clip(temperatures, 1e-12, 1e12)[:, None]
     cumulative = np.cumsum(np.exp(logits / divisor), axis=1)
     total = cumulative[:, -1]

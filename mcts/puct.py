@@ -1,37 +1,28 @@
 """Selection by PUCT (MuZero, equation 2) and what a finished PUCT search says of its roots."""
 
-import math
-
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from mcts.base import FloatArray, IntArray, SearchOutput
+from mcts.forced import forced_child, prune_target
+from mcts.jit import kernel
+from mcts.kernels import next_slot
 from mcts.policies import NORMALIZATIONS, URGENCIES, SearchSettings
+from mcts.puct_choice import choose_puct, likeliest
 from mcts.threads import RowThreads
 from mcts.tree import (
     ACTION,
-    BEST_UNVISITED,
     DEPTH_SUM,
     FIRST_CHILD,
-    HIGH,
-    LOW,
+    FORCED_PLAYOUTS,
     NEXT_SIBLING,
     NOTHING_LEFT,
-    PRIOR,
-    STALE,
     VALUE,
     VISITS,
     Q,
     Tree,
 )
 
-# What the kernels are given for the names in `NORMALIZATIONS` and `URGENCIES`.
-TREE, SIBLINGS, BOUNDS, NONE = range(4)
-MINIMUM, PARENT_VALUE, MEAN = range(3)
-
-# Entries of the scaling array.
-OFFSET, INVERSE_RANGE, MIN_RANGE = range(3)
 SMALLEST_RANGE = 1e-8
 
 
@@ -44,10 +35,11 @@ class PuctRule:
     def __init__(self, settings: SearchSettings, tree: Tree, threads: RowThreads) -> None:
         dtype = tree.nodes.dtype
         self.noise_weight = float(settings.root_exploration_fraction)
+        self._select_kernel = select_puct
         self._threads = threads
         self._tree = tree
+        self._max_depth = settings.max_depth or settings.num_simulations
         self._constants = (
-            settings.max_depth or settings.num_simulations,
             NORMALIZATIONS.index(settings.normalization),
             URGENCIES.index(settings.first_play_urgency),
             scaling(settings, dtype),
@@ -56,18 +48,35 @@ class PuctRule:
             ),
         )
 
-    def select(self, num_rows: int, slot: int, selection: IntArray) -> None:
-        """Fill `selection` `[3, B]` with the edges that may become node `slot`."""
+    def prepare(self, num_planned: IntArray) -> None:
+        """Nothing depends on the number of simulations that the rows have before them."""
+
+    def select(self, num_places: int, selection: IntArray) -> None:
+        """Fill `selection` `[4, B]`, whose first `num_places` rows are given, with the edges to evaluate."""
         self._threads.call(
-            select_puct, num_rows, slot, *self._constants, *self._tree.arrays, selection
+            self._select_kernel,
+            num_places,
+            self._max_depth,
+            *self._constants,
+            *self._tree.arrays,
+            selection,
         )
 
-    def summarise(self, num_rows: int, num_simulations: int, output: SearchOutput) -> None:
-        """Fill `output` from the roots."""
+    def stop(
+        self, num_places: int, num_made: int, selection: IntArray, num_planned: IntArray
+    ) -> None:
+        """Lower `num_planned` `[B]` to `num_made` in the selected rows whose best action is certain."""
+        self._threads.call(
+            stop_puct, num_places, num_made, selection, *self._tree.arrays, num_planned
+        )
+
+    def summarise(self, output: SearchOutput) -> None:
+        """Fill `output` from the roots; `output.num_simulations` is given."""
         self._threads.call(
             summarise_puct,
-            num_rows,
-            num_simulations,
+            len(output.num_simulations),
+            output.num_simulations,
+            *self._constants,
             *self._tree.arrays,
             output.visits,
             output.policy,
@@ -97,23 +106,10 @@ def exploration_table(
     return (np.sqrt(visits) * bonus).astype(dtype)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _likeliest(
-    priors: FloatArray,
-) -> int:
-    """The first of the largest priors that are not marked as taken; NOTHING_LEFT if all are."""
-    best = 0
-    for action in range(1, priors.shape[0]):
-        if priors[action] > priors[best]:
-            best = action
-    return best if priors[best] >= 0 else NOTHING_LEFT
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def select_puct(
-    low_row: int,
-    high_row: int,
-    slot: int,
+    low: int,
+    high: int,
     max_depth: int,
     normalization: int,
     urgency: int,
@@ -125,94 +121,49 @@ def select_puct(
     rows: FloatArray,
     selection: IntArray,
 ) -> None:
-    """Walk from each root to the edge to ask the model for; fill `selection` `[3, B]` (parent, action, node).
+    """Walk from the roots to the edges to ask the model for.
 
-    `slot` is the index of the node that this simulation may add. Ties go to the lowest action.
+    `selection` is `[4, B]`: its rows are given, parent, action and node are filled in.
     """
-    zero = nodes.dtype.type(0)
-    one = nodes.dtype.type(1)
-    worst = nodes.dtype.type(-math.inf)
-    needs_scan = (
-        normalization == SIBLINGS
-        or urgency == MEAN
-        or (normalization == NONE and urgency == MINIMUM)
-    )
-    for row in range(low_row, high_row):
+    for place in range(low, high):
+        row = selection[0, place]
         node = 0
         depth = 0
+        child = forced_child(row, nodes, links, rows)
+        action = links[row, child, ACTION]
         while True:
-            best = links[row, node, BEST_UNVISITED]
-            if best == STALE:
-                best = _likeliest(free_priors[row, node])
-                links[row, node, BEST_UNVISITED] = best
-            best_child = 0
-            first = links[row, node, FIRST_CHILD]
-            if first != 0:
-                value = nodes[row, node, VALUE]
-                low = value
-                high = value
-                mean = value
-                if needs_scan:
-                    total = zero
-                    count = zero
-                    child = first
-                    while child != 0:
-                        q = nodes[row, child, Q]
-                        low = q if q < low else low
-                        high = q if q > high else high
-                        total += q
-                        count += one
-                        child = links[row, child, NEXT_SIBLING]
-                    mean = total / count
-                lowest = low
-                if normalization == TREE:
-                    low = rows[row, LOW]
-                    high = rows[row, HIGH]
-                offset = scale[OFFSET]
-                inverse = scale[INVERSE_RANGE]
-                if normalization in (TREE, SIBLINGS):
-                    offset = low
-                    inverse = one / max(high - low, scale[MIN_RANGE]) if high > low else zero
-                if urgency == MINIMUM:
-                    # The lowest value known is 0 after normalisation.
-                    unvisited = lowest if normalization == NONE else zero
-                else:
-                    unvisited = ((value if urgency == PARENT_VALUE else mean) - offset) * inverse
-                    if normalization == TREE:
-                        unvisited = min(max(unvisited, zero), one)
-
-                bonus = exploration[int(nodes[row, node, VISITS])]
-                best_score = worst
-                if best != NOTHING_LEFT:
-                    best_score = unvisited + bonus * free_priors[row, node, best]
-                child = first
-                while child != 0:
-                    score = (nodes[row, child, Q] - offset) * inverse
-                    score += bonus * nodes[row, child, PRIOR] / (nodes[row, child, VISITS] + one)
-                    if score > best_score or (
-                        score == best_score and links[row, child, ACTION] < best
-                    ):
-                        best_score = score
-                        best_child = child
-                        best = links[row, child, ACTION]
-                    child = links[row, child, NEXT_SIBLING]
-                if best == NOTHING_LEFT:  # scores beyond the float range; `result` refuses them
-                    best_child = first
-                    best = links[row, first, ACTION]
+            if child == 0:
+                action, child = choose_puct(
+                    row,
+                    node,
+                    normalization,
+                    urgency,
+                    scale,
+                    exploration,
+                    free_priors,
+                    nodes,
+                    links,
+                    rows,
+                )
             depth += 1
-            if best_child == 0 or depth >= max_depth:
+            if child == 0 or depth >= max_depth:
                 break
-            node = best_child
-        selection[0, row] = node
-        selection[1, row] = best
-        selection[2, row] = best_child if best_child != 0 else slot
+            node = child
+            child = 0
+        selection[1, place] = node
+        selection[2, place] = action
+        selection[3, place] = child if child != 0 else next_slot(row, rows)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def summarise_puct(
     low_row: int,
     high_row: int,
-    num_simulations: int,
+    num_made: IntArray,
+    normalization: int,
+    urgency: int,
+    scale: FloatArray,
+    exploration: FloatArray,
     free_priors: FloatArray,
     nodes: FloatArray,
     links: IntArray,
@@ -225,16 +176,20 @@ def summarise_puct(
     best_value: FloatArray,
     depth: FloatArray,
 ) -> None:
-    """Read the roots out: visit fractions, the most visited action (of equals the higher q, then the lower index)."""
+    """Read the roots out: visit fractions, the most visited action (of equals the higher q, then the lower index).
+
+    Where playouts were forced, the fractions are those of `prune_target`.
+    """
     for row in range(low_row, high_row):
         root_value = nodes[row, 0, VALUE]
+        num_visits = nodes[row, 0, VISITS] - 1
         visits[row] = 0
         qvalues[row] = root_value
         best = 0
-        if num_simulations == 0:  # the prior is all that is known
+        if num_visits == 0:  # the prior is all that is known
             for action in range(policy.shape[1]):
                 policy[row, action] = max(free_priors[row, 0, action], 0)
-            best = _likeliest(free_priors[row, 0])
+            best = likeliest(free_priors[row, 0])
         else:
             policy[row] = 0
             most = 0.0
@@ -245,7 +200,7 @@ def summarise_puct(
                 q = nodes[row, child, Q]
                 visits[row, action] = int(count)
                 qvalues[row, action] = q
-                policy[row, action] = count / num_simulations
+                policy[row, action] = count / num_visits
                 is_equal = count == most
                 if (
                     count > most
@@ -255,7 +210,54 @@ def summarise_puct(
                     most = count
                     best = action
                 child = links[row, child, NEXT_SIBLING]
+            if rows[row, FORCED_PLAYOUTS] > 0:
+                prune_target(
+                    row,
+                    best,
+                    normalization,
+                    urgency,
+                    scale,
+                    exploration,
+                    nodes,
+                    links,
+                    rows,
+                    policy[row],
+                )
         value[row] = root_value
         best_action[row] = best
         best_value[row] = qvalues[row, best]
-        depth[row] = rows[row, DEPTH_SUM] / max(num_simulations, 1)
+        depth[row] = rows[row, DEPTH_SUM] / max(num_made[row], 1)
+
+
+@kernel
+def stop_puct(
+    low: int,
+    high: int,
+    num_made: int,
+    selection: IntArray,
+    free_priors: FloatArray,
+    nodes: FloatArray,
+    links: IntArray,
+    rows: FloatArray,
+    num_planned: IntArray,
+) -> None:
+    """End the rows whose most visited action leads by more than the simulations that are left: `num_planned` `[B]`."""
+    for place in range(low, high):
+        row = selection[0, place]
+        most = 0
+        second = 0
+        num_children = 0
+        child = links[row, 0, FIRST_CHILD]
+        while child != 0:
+            count = int(nodes[row, child, VISITS])
+            if count > most:
+                second = most
+                most = count
+            elif count > second:
+                second = count
+            num_children += 1
+            child = links[row, child, NEXT_SIBLING]
+        num_left = num_planned[row] - num_made
+        has_no_rival = num_children == 1 and likeliest(free_priors[row, 0]) == NOTHING_LEFT
+        if most - second > num_left or has_no_rival:
+            num_planned[row] = min(num_planned[row], num_made)

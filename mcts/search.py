@@ -1,19 +1,24 @@
 """A batch of searches in lock step: begin, then select and update once per simulation, then result."""
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
-from mcts import kernels
+from mcts import kernels, reuse, saved_trees
 from mcts.base import (
     BoolArray,
     FloatArray,
     IntArray,
+    KeptSubtrees,
     Model,
     ModelOutput,
     RootOutput,
     SearchOutput,
     Selection,
 )
+from mcts.chance import ChanceGumbelRule, ChancePuctRule
+from mcts.checks import check_integers, check_planted, check_shape
 from mcts.gumbel import GumbelRule
 from mcts.policies import SearchSettings
 from mcts.puct import PuctRule
@@ -46,116 +51,171 @@ class Search:
         self.batch_size = batch_size
         self._dtype = np.dtype(dtype)
         self._is_gumbel = settings.kind == "gumbel"
+        self._has_chance = settings.num_chance_outcomes > 0
+        # Actions and outcomes share the columns of the tree.
+        num_columns = max(num_actions, settings.num_chance_outcomes)
         self._threads = RowThreads(num_threads, min_rows_per_thread)
         num_simulations = settings.num_simulations
         self.tree = Tree(
             batch_size=batch_size,
             num_simulations=num_simulations,
-            num_actions=num_actions,
+            num_actions=num_columns,
             dtype=self._dtype,
             holds_logits=self._is_gumbel,
+            has_chance=self._has_chance,
         )
-        self._selection: IntArray = np.zeros((3, batch_size), np.int32)
-        self._logits = np.zeros((batch_size, num_actions), self._dtype)
-        self._noise = np.zeros((batch_size, num_actions), self._dtype)
+        self._selection: IntArray = np.zeros((4, batch_size), np.int32)
+        self._logits = np.zeros((batch_size, num_columns), self._dtype)
+        self._noise = np.zeros((batch_size, num_columns), self._dtype)
+        self._explored = np.zeros(batch_size, np.bool_)
         self._reward, self._discount, self._value = np.zeros((3, batch_size), self._dtype)
-        self._scratch = np.zeros((batch_size, num_actions), self._dtype)
-        rule = GumbelRule if self._is_gumbel else PuctRule
+        rule: type[GumbelRule] | type[PuctRule]
+        if self._has_chance:
+            rule = ChanceGumbelRule if self._is_gumbel else ChancePuctRule
+        else:
+            rule = GumbelRule if self._is_gumbel else PuctRule
         self._rule = rule(settings, self.tree, self._threads)
-        self._num_done = 0
-        self._is_begun = False
-        self._is_selected = False
-        self._view_rows(batch_size)
+        # A row searches while it has made fewer simulations than it has planned; all begin together.
+        self._num_planned: IntArray = np.zeros(batch_size, np.int32)
+        self._num_steps = self._next_end = 0
+        self._num_rows = batch_size
+        self._is_begun = self._is_selected = self._is_kept = False
+        self._seat_rows(np.arange(batch_size))
 
-    def begin(self, root: RootOutput, legal: BoolArray, noise: FloatArray | None = None) -> None:
-        """Plant new roots: `legal` `[B, A]` with `B` up to `batch_size`, `noise` `[B, A]` from `draw_noise` or None.
+    def begin(
+        self,
+        root: RootOutput,
+        legal: BoolArray,
+        noise: FloatArray | None = None,
+        *,
+        num_simulations: npt.NDArray[np.integer] | None = None,
+        explored: BoolArray | None = None,
+        kept: bool = False,
+    ) -> None:
+        """Plant new roots.
 
-        Raises ValueError if a row has no legal action, or if the model's answer or the noise is not finite.
+        Args:
+            root: What the model says of them.
+            legal: `[B, A]`, `B` up to `batch_size`.
+            noise: `[B, A]` from `draw_noise`; None for none.
+            num_simulations: `[B]` simulations per row, 1 to the settings' number; None gives that to all.
+            explored: `[B]` rows that get noise and forced playouts; None for all.
+            kept: After `keep_subtrees` with the same rows: plant the roots over the kept trees. A kept child whose
+                action is illegal or absent is cut off. Simulations in what stays count: the row makes only what is missing
+                to its number, at least one.
+
+        Raises:
+            ValueError: If a row has no action that is legal and not absent, a wrong number of simulations, or if the
+                model's answer or the noise is not finite.
         """
         num_rows = len(legal)
         shape = (num_rows, self.num_actions)
         if not 1 <= num_rows <= self.batch_size:
             raise ValueError(f"legal has {num_rows} rows; this search takes 1 to {self.batch_size}")
-        _check_shape("legal", legal, shape)
-        _check_shape("root.prior_logits", root.prior_logits, shape)
-        _check_shape("root.value", root.value, (num_rows,))
-        self._is_begun = False
-        self._logits[:num_rows] = root.prior_logits
+        check_shape("legal", legal, shape)
+        check_shape("root.prior_logits", root.prior_logits, shape)
+        check_shape("root.value", root.value, (num_rows,))
+        if noise is not None:
+            check_shape("noise", noise, shape)
+        if explored is not None:
+            check_shape("explored", explored, (num_rows,))
+        most = self.settings.num_simulations
+        if num_simulations is not None:
+            check_shape("num_simulations", num_simulations, (num_rows,))
+            check_integers(
+                "num_simulations", num_simulations, 1, most, "for which the trees have room"
+            )
+        if kept and not self._is_kept:
+            raise RuntimeError("Search.begin(kept=True) without Search.keep_subtrees before it")
+        if kept and num_rows != self._num_rows:
+            raise ValueError(
+                f"legal has {num_rows} rows; subtrees were kept of {self._num_rows}, all of which begin together"
+            )
+        self._is_begun = self._is_selected = self._is_kept = False
+        self._logits[:num_rows, : self.num_actions] = root.prior_logits
+        self._logits[:num_rows, self.num_actions :] = -np.inf
         self._value[:num_rows] = root.value
-        self.tree.legal[:num_rows] = legal
-        if noise is None:
-            self._noise[:num_rows] = 0
-        else:
-            _check_shape("noise", noise, shape)
-            self._noise[:num_rows] = noise
+        self._noise[:num_rows, : self.num_actions] = 0 if noise is None else noise
+        self._explored[:num_rows] = True if explored is None else explored
         tree = self.tree
+        tree.legal[:num_rows, : self.num_actions] = legal
         fault = self._threads.call(
             kernels.plant,
             num_rows,
             self._is_gumbel,
             0.0 if noise is None else self._rule.noise_weight,
             self._rule.max_considered,
+            self.settings.forced_playouts,
+            kept,
             self._logits,
             self._value,
             self._noise,
+            self._explored,
             tree.legal,
             tree.gumbel,
             *tree.arrays,
         )
-        if fault != kernels.NO_FAULT:
-            row, kind = divmod(fault, kernels.NUM_FAULTS)
-            raise ValueError(f"row {row}: {_PLANT_FAULTS[kind]}")
-        self._view_rows(num_rows)
-        tree.num_rows = num_rows
-        tree.num_nodes = 1
-        self._num_done = 0
+        check_planted(fault)
+        tree.num_rows = self._num_rows = num_rows
+        planned = self._num_planned[:num_rows]
+        planned[:] = most if num_simulations is None else num_simulations
+        if kept:
+            self._threads.call(
+                reuse.regraft, num_rows, self._is_gumbel, self._has_chance, *tree.arrays
+            )
+            planned[:] = np.maximum(1, planned - tree.num_kept)
+        self._rule.prepare(planned)
+        self._num_steps = 0
+        self._seat_searching_rows()
         self._is_begun = True
-        self._is_selected = False
 
-    def select(self) -> Selection:
-        """Walk every tree to the edge that it wants evaluated; the arrays are valid until the next call."""
+    def select(self) -> Selection | None:
+        """Walk the tree of every row that still searches to the edge that it wants evaluated; None if no row does.
+
+        The arrays are valid until the next call.
+        """
         if not self._is_begun:
             raise RuntimeError("Search.select before Search.begin")
-        if self._num_done >= self.settings.num_simulations:
-            raise RuntimeError(
-                f"Search.select after all {self.settings.num_simulations} simulations"
-            )
-        self._rule.select(self._num_rows, self._num_done + 1, self._selection)
+        if self._num_steps >= self._next_end:
+            self._seat_searching_rows()
+        if self._num_places == 0:
+            return None
+        self._rule.select(self._num_places, self._selection)
         self._is_selected = True
         return self._selected
 
     def update(self, output: ModelOutput) -> None:
         """Expand the selected edges with the model's answer and back it up.
 
-        Raises ValueError if the answer is not finite; the search must then begin anew. A logit of minus infinity is
-        allowed, it is a prior of 0.
+        Raises ValueError if the answer is not finite; the search must then begin anew. A logit of minus infinity says
+        that the action does not exist at the new node.
         """
         if not self._is_selected:
             raise RuntimeError("Search.update without Search.select before it")
         self._is_selected = False
-        num_rows = self._num_rows
-        slot = self._num_done + 1
-        tree = self.tree
         fault = self._threads.call(
             kernels.expand_and_backup,
-            num_rows,
-            slot,
+            self._num_places,
             self._is_gumbel,
+            self._has_chance,
             self._selection,
             self._fit("reward", output.reward, self._reward),
             self._fit("discount", output.discount, self._discount),
             self._fit("prior_logits", output.prior_logits, self._logits),
             self._fit("value", output.value, self._value),
-            *tree.arrays,
+            *self.tree.arrays,
         )
-        tree.num_nodes = slot + 1
         if fault != kernels.NO_FAULT:
             self._is_begun = False
+            row, node, action, _ = self._selection[:, fault]
             raise ValueError(
-                f"the model returned non-finite values: row {fault}, simulation {self._num_done}, "
-                f"action {self._selection[1, fault]} at node {self._selection[0, fault]}"
+                f"the model returned non-finite values: row {row}, simulation {self._num_steps}, "
+                f"action {action} at node {node}"
             )
-        self._num_done = slot
+        self._num_steps += 1
+        if self.settings.stop_early:
+            self._rule.stop(self._num_places, self._num_steps, self._selection, self._num_planned)
+            self._next_end = self._num_steps
 
     def result(self) -> SearchOutput:
         """Read the roots out into fresh arrays; may be called before all simulations are done."""
@@ -171,8 +231,9 @@ class Search:
             best_action=np.empty(num_rows, np.int32),
             best_value=np.empty(num_rows, self._dtype),
             depth=np.empty(num_rows, self._dtype),
+            num_simulations=np.minimum(self._num_planned[:num_rows], self._num_steps),
         )
-        self._rule.summarise(num_rows, self._num_done, output)
+        self._rule.summarise(output)
         is_finite = np.isfinite(output.value) & np.isfinite(output.policy).all(axis=1)
         if not is_finite.all():
             row = int(np.argmin(is_finite))
@@ -181,32 +242,86 @@ class Search:
             )
         return output
 
-    def _view_rows(self, num_rows: int) -> None:
-        self._num_rows = num_rows
-        parent, action, node = self._selection[:, :num_rows]
-        self._selected = Selection(parent, action, node)
+    def keep_subtrees(
+        self,
+        actions: npt.NDArray[np.integer],
+        outcomes: npt.NDArray[np.integer] | None = None,
+    ) -> KeptSubtrees:
+        """Make the subtree under the action that was played in each row its tree, for `begin` with `kept`.
+
+        `actions` `[B]` are those played in the rows of the search; -1, or an unvisited action, lets a row start afresh. A
+        search with chance nodes also needs the `outcomes` `[B]` that came of them; -1, or an unvisited outcome, lets a row
+        start afresh. The model has to move its hidden states in the same way. Search results can no longer be read.
+        """
+        if not self._is_begun:
+            raise RuntimeError("Search.keep_subtrees without a search that has begun")
+        check_shape("actions", actions, (self._num_rows,))
+        check_integers("actions", actions, -1, self.num_actions - 1, "where -1 starts afresh")
+        num_outcomes = self.settings.num_chance_outcomes
+        if (outcomes is not None) != self._has_chance:
+            raise ValueError(
+                f"outcomes={outcomes!r}: keep_subtrees takes them exactly when the search has chance nodes, "
+                f"which is by num_chance_outcomes={num_outcomes}"
+            )
+        if outcomes is None:
+            outcomes = np.full(self._num_rows, -1, np.int32)
+        else:
+            check_shape("outcomes", outcomes, (self._num_rows,))
+            check_integers("outcomes", outcomes, -1, num_outcomes - 1, "where -1 starts afresh")
+        self._is_begun = self._is_selected = False
+        shape = (self._num_rows, self.tree.nodes.shape[1])
+        kept = KeptSubtrees(np.empty(shape, np.int32), np.empty(self._num_rows, np.int32))
+        self._threads.call(
+            reuse.keep_subtrees,
+            self._num_rows,
+            self._has_chance,
+            actions.astype(np.int32),
+            outcomes.astype(np.int32),
+            np.empty(shape, np.int32),
+            kept.source,
+            kept.num_nodes,
+            *self.tree.arrays,
+        )
+        self._is_kept = True
+        return kept
+
+    def kept_state(self) -> dict[str, npt.NDArray[Any]]:
+        """The trees that `keep_subtrees` has kept, as arrays to be saved; see `restore_kept`."""
+        if not self._is_kept:
+            raise RuntimeError("Search.kept_state without Search.keep_subtrees before it")
+        return saved_trees.kept_arrays(self.tree)
+
+    def restore_kept(self, arrays: dict[str, npt.NDArray[Any]]) -> None:
+        """Stand where `kept_state` was taken, of a search with the same settings: `begin` with `kept` comes next.
+
+        Raises ValueError if the arrays do not fit this search, or are damaged.
+        """
+        saved_trees.restore_kept(self.tree, arrays)
+        self._num_rows = self.tree.num_rows
+        self._is_begun = self._is_selected = False
+        self._is_kept = True
+
+    def _seat_searching_rows(self) -> None:
+        """Give places in the selection to the rows that still search."""
+        planned = self._num_planned[: self._num_rows]
+        self._seat_rows(np.flatnonzero(planned > self._num_steps))
+        if self._num_places > 0:
+            self._next_end = int(planned[self._selected.row].min())
+
+    def _seat_rows(self, rows: npt.NDArray[np.integer]) -> None:
+        self._num_places = len(rows)
+        self._selection[0, : len(rows)] = rows
+        self._selected = Selection(*self._selection[:, : len(rows)])
 
     def _fit(self, name: str, array: FloatArray, buffer: FloatArray) -> FloatArray:
         """The array itself if the kernels take it as it is, else a copy in the buffer."""
-        expected = (self._num_rows, *buffer.shape[1:])
+        expected = (self._num_places, *buffer.shape[1:])
         if array.shape != expected:
             raise ValueError(f"the model's {name} has shape {array.shape}, expected {expected}")
         if array.dtype == self._dtype and array.flags.carray:
             return array
-        buffer[: self._num_rows] = array
+        buffer[: self._num_places] = array
         return buffer
-
-
-_PLANT_FAULTS = {
-    kernels.NO_LEGAL_ACTION: "no legal action; a position to search must have at least one",
-    kernels.NOT_FINITE: "the model returned non-finite values for the root",
-    kernels.BAD_NOISE: "the noise is not finite",
-}
-
-
-def _check_shape(name: str, array: np.ndarray, expected: tuple[int, ...]) -> None:
-    if array.shape != expected:
-        raise ValueError(f"{name} has shape {array.shape}, expected {expected}")
 
 
 def run(
@@ -215,9 +330,10 @@ def run(
     root: RootOutput,
     legal: BoolArray,
     noise: FloatArray | None = None,
+    **options: Any,
 ) -> SearchOutput:
-    """Search the roots with all simulations: the model answers exactly `num_simulations` times."""
-    search.begin(root, legal, noise)
-    for _ in range(search.settings.num_simulations):
-        search.update(model.recurrent(search.select()))
+    """Search the roots with all their simulations; `options` are those of `Search.begin`."""
+    search.begin(root, legal, noise, **options)
+    while (selection := search.select()) is not None:
+        search.update(model.recurrent(selection))
     return search.result()

@@ -26,7 +26,7 @@ class RowThreads:
         )
 
     def call(self, kernel: Callable[..., Any], num_rows: int, *arguments: Any) -> Any:
-        """Run `kernel(low_row, high_row, *arguments)` over all rows; return the first result that is no -1."""
+        """Run `kernel(low, high, *arguments)` over `num_rows` rows or places; return the first result that is no -1."""
         num_parts = min(self._num_threads, num_rows // self._min_rows)
         if self._pool is None or num_parts < 2:
             return kernel(0, num_rows, *arguments)

@@ -33,11 +33,9 @@ def test_row_without_legal_action_is_named(kind):
 def test_non_finite_root_is_refused(kind, field, bad):
     search, _, root, legal = make(kind)
     getattr(root, field)[2] = bad
-    if field == "prior_logits" and bad == -np.inf:
-        search.begin(root, legal)  # every prior 0: uniform
-        np.testing.assert_allclose(search.tree.priors[2, 0], 0.25)
-        return
-    with pytest.raises(ValueError, match="row 2: the model returned non-finite"):
+    by_that_none_exists = field == "prior_logits" and bad == -np.inf
+    reason = "minus infinity for every legal action" if by_that_none_exists else "non-finite"
+    with pytest.raises(ValueError, match=f"row 2: the model returned .*{reason}"):
         search.begin(root, legal)
 
 
@@ -138,8 +136,8 @@ def test_calls_out_of_order_are_refused():
     search.update(output)
     with pytest.raises(RuntimeError, match="select"):
         search.update(output)
-    with pytest.raises(RuntimeError, match="all 1 simulations"):
-        search.select()
+    assert search.select() is None
+    assert search.select() is None
     assert search.result().visits.sum() == 3
 
 

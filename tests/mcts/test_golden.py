@@ -1,12 +1,14 @@
 """The trees that ship in the mctx wheel, replayed exactly and without jax."""
 
+import functools
 import importlib.metadata
 import json
 
 import numpy as np
 import pytest
 
-from mcts import ModelOutput, RootOutput, Search, SearchSettings, run
+from mcts import Search, SearchSettings, run
+from tests.oracles.table_model import TableModel
 
 pytestmark = pytest.mark.oracle
 
@@ -18,6 +20,7 @@ FILES = (
 )
 
 
+@functools.cache
 def load(name):
     try:
         files = importlib.metadata.files("mctx")
@@ -62,16 +65,13 @@ def settings_of(golden):
 class GoldenModel:
     """Answers row `row` from the golden tree; the other rows play a table of random numbers."""
 
-    def __init__(self, golden, num_rows, row, rng, dtype):
+    def __init__(self, golden, row, table):
         self.discount = golden["env_config"]["discount"]
         self.row = row
-        self.num_rows = num_rows
-        self.dtype = dtype
+        self.table = table
         self.records = {}
         self.edges = {}
         self._walk(golden["tree"], -1)
-        self.num_actions = len(golden["tree"]["child_stats"])
-        self.table = rng.normal(size=(257, self.num_actions + 3))
 
     def _walk(self, record, parent):
         index = record["evaluation_index"]
@@ -81,49 +81,54 @@ class GoldenModel:
                 self.edges[index, child["action"]] = child["evaluation_index"]
                 self._walk(child, index)
 
-    def _outputs(self, nodes, golden_node):
-        draws = self.table[nodes % 257]
-        logits = draws[:, 3:].copy()
-        value = np.tanh(draws[:, 0])
-        record, _ = self.records[golden_node]
-        logits[self.row] = np.log([child["prior"] for child in record["child_stats"]])
-        value[self.row] = record["raw_value_view"]
-        return logits.astype(self.dtype), value.astype(self.dtype), draws
+    def _put(self, output, place, node):
+        record, _ = self.records[node]
+        output.prior_logits[place] = np.log([child["prior"] for child in record["child_stats"]])
+        output.value[place] = record["raw_value_view"]
+        return record
 
-    def root(self):
-        logits, value, _ = self._outputs(np.arange(self.num_rows) * 31, 0)
-        return RootOutput(prior_logits=logits, value=value)
+    def root(self, states):
+        root = self.table.root(states, len(self.records))
+        self._put(root, self.row, 0)
+        return root
 
     def recurrent(self, selection):
-        edge = (int(selection.parent[self.row]), int(selection.action[self.row]))
+        output = self.table.recurrent(selection)
+        (place,) = np.flatnonzero(selection.row == self.row)
+        edge = (int(selection.parent[place]), int(selection.action[place]))
         assert edge in self.edges, f"the search left the golden tree at (node, action) {edge}"
         child = self.edges[edge]
-        assert child == selection.node[self.row]
-        nodes = selection.parent * 31 + selection.action * 7 + np.arange(self.num_rows)
-        logits, value, draws = self._outputs(nodes, child)
-        reward = np.tanh(draws[:, 1])
-        discount = np.sign(draws[:, 2]) * 0.9
-        reward[self.row] = self.records[child][0]["reward"]
-        discount[self.row] = self.discount
-        return ModelOutput(
-            reward=reward.astype(self.dtype),
-            discount=discount.astype(self.dtype),
-            prior_logits=logits,
-            value=value,
-        )
+        assert child == selection.node[place]
+        output.reward[place] = self._put(output, place, child)["reward"]
+        output.discount[place] = self.discount
+        return output
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("num_rows", [1, 5])
-@pytest.mark.parametrize("name", FILES)
-def test_golden_tree_is_replayed_exactly(name, num_rows, dtype):
+def check_golden(name, dtype, num_rows, rng, **options):
+    """Replay the tree at a random place among `num_rows` rows; the search, its output and the row."""
     golden = load(name)
-    row = num_rows // 2
-    model = GoldenModel(golden, num_rows, row, np.random.default_rng(3), dtype)
+    row = int(rng.integers(num_rows))
+    num_actions = len(golden["tree"]["child_stats"])
+    table = TableModel.draw(
+        rng, num_states=512, num_actions=num_actions, players="mixed", dtype=dtype
+    )
+    model = GoldenModel(golden, row, table)
     settings = settings_of(golden)
-    search = Search(settings, batch_size=num_rows, num_actions=model.num_actions, dtype=dtype)
-    legal = np.ones((num_rows, model.num_actions), bool)
-    output = run(search, model, model.root(), legal)
+    search = Search(
+        settings,
+        batch_size=num_rows,
+        num_actions=num_actions,
+        dtype=dtype,
+        num_threads=3,
+        min_rows_per_thread=2,
+    )
+    legal = rng.random((num_rows, num_actions)) < 0.7
+    legal[:, 0] = True
+    legal[row] = True
+    num_simulations = options.get("num_simulations")
+    if num_simulations is not None:
+        num_simulations[row] = settings.num_simulations
+    output = run(search, model, model.root(rng.integers(512, size=num_rows)), legal, **options)
     tree = search.tree
     assert tree.num_nodes == len(model.records)
     tolerance = 2e-6 if dtype == np.float32 else 1e-6
@@ -135,3 +140,30 @@ def test_golden_tree_is_replayed_exactly(name, num_rows, dtype):
     visits = [child.get("visit", 0) for child in golden["tree"]["child_stats"]]
     np.testing.assert_array_equal(output.visits[row], visits)
     assert output.value[row] == pytest.approx(golden["tree"]["value_view"], abs=tolerance)
+    assert (output.visits[~legal] == 0).all()
+    return settings, output
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", FILES)
+def test_golden_tree_is_replayed_exactly(name, dtype):
+    check_golden(name, dtype, 1, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", FILES)
+def test_golden_tree_grows_at_any_place_among_rows_that_play_random_tables(name, dtype, seed):
+    settings, output = check_golden(name, dtype, 24, np.random.default_rng(seed))
+    assert (output.visits.sum(axis=1) == settings.num_simulations).all()
+    assert len(np.unique(output.visits, axis=0)) == 24  # every row has another tree
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", FILES)
+def test_golden_tree_grows_while_other_rows_end_early(name, dtype):
+    rng = np.random.default_rng(7)
+    num_simulations = rng.integers(1, 51, size=24).astype(np.int32)
+    _, output = check_golden(name, dtype, 24, rng, num_simulations=num_simulations)
+    np.testing.assert_array_equal(output.visits.sum(axis=1), num_simulations)
+    np.testing.assert_array_equal(output.num_simulations, num_simulations)

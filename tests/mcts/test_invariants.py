@@ -114,6 +114,20 @@ def test_rows_are_independent(kind, normalization, seed, data):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("row", [0, 40, 63])
+def test_what_other_rows_search_does_not_matter(kind, row):
+    search_settings, model, legal, noise, states = draw_case(11, kind, num_rows=64)
+    _, first = search_case(search_settings, model, legal, noise, states)
+    _, _, other_legal, other_noise, other_states = draw_case(12, kind, num_rows=64)
+    for others, own in ((other_legal, legal), (other_noise, noise), (other_states, states)):
+        others[row] = own[row]
+    _, second = search_case(search_settings, model, other_legal, other_noise, other_states)
+    assert (first.visits != second.visits).any()
+    for name in ("visits", "policy", "value", "qvalues", "best_action", "best_value", "depth"):
+        np.testing.assert_array_equal(getattr(first, name)[row], getattr(second, name)[row])
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("num_threads", [2, 3, 7])
 def test_thread_count_changes_nothing(kind, num_threads):
     case = draw_case(5, kind, num_rows=23)
@@ -177,6 +191,29 @@ def test_discount_minus_one_is_the_opponents_view(kind, normalization):
     assert_same(first, second)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("normalization", ["siblings", "bounds", "none"])
+def test_an_opponent_without_a_choice_is_a_step_of_ones_own(kind, normalization):
+    """Every second state has one action: then discount -g with negated numbers there is discount +g, at any depth.
+
+    Not with the tree's bounds, which the opponent's q enter with their own sign.
+    """
+    own = TableModel.draw(np.random.default_rng(3), num_states=80, num_actions=4)
+    is_forced = np.arange(80) >= 40
+    own.successor = np.where(is_forced[:, None], own.successor % 40, own.successor % 40 + 40)
+    own.logits[is_forced, 1:] = -np.inf
+    opposed = TableModel(**{**vars(own), "discount": -own.discount})
+    opposed.value = np.where(is_forced, -own.value, own.value)
+    opposed.reward = np.where(is_forced[:, None], -own.reward, own.reward)
+    search_settings = SearchSettings(kind=kind, num_simulations=60, normalization=normalization)
+    states = np.arange(6)
+    legal = np.ones((6, 4), bool)
+    own_search, first = search_case(search_settings, own, legal, None, states, dtype=np.float64)
+    _, second = search_case(search_settings, opposed, legal, None, states, dtype=np.float64)
+    assert own_search.tree.depths.max() > 4
+    assert_same(first, second)
+
+
 @pytest.mark.parametrize("players", [1, 2, "mixed"])
 @pytest.mark.parametrize("discount", [1.0, 0.9])
 def test_backup_equals_the_definition(players, discount):
@@ -229,3 +266,19 @@ def test_gumbel_visits_follow_the_schedule(num_legal, num_simulations, max_consi
     for row in output.visits:
         picked = [(row > count).sum() for count in range(num_simulations)]
         assert picked == expected.tolist()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_model_is_asked_once_per_row_and_simulation(kind):
+    search_settings, model, legal, noise, states = draw_case(13, kind, num_simulations=12)
+    counts = np.array([1, 12, 3, 3, 7, 12, 1, 5])
+    search = Search(search_settings, batch_size=8, num_actions=legal.shape[1])
+    search.begin(model.root(states, 13), legal, noise, num_simulations=counts)
+    asked = np.zeros(8, int)
+    while (selection := search.select()) is not None:
+        np.testing.assert_array_equal(np.unique(selection.row), selection.row)
+        asked[selection.row] += 1
+        search.update(model.recurrent(selection))
+    np.testing.assert_array_equal(asked, counts)
+    np.testing.assert_array_equal(search.result().visits.sum(axis=1), counts)
+    assert model.num_calls == 12

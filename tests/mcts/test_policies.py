@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mcts import RootOutput, Search, SearchOutput, SearchSettings, draw_noise, select_actions
-from muzero.config.schema import SearchConfig
+from muzero.config.schema import EvaluationConfig, SearchConfig
 
 
 def output_of(visits, best_action=None):
@@ -22,17 +22,22 @@ def output_of(visits, best_action=None):
         best_action=best.astype(np.int32),
         best_value=zeros,
         depth=zeros,
+        num_simulations=visits.sum(axis=1).astype(np.int32),
     )
 
 
 def test_settings_carry_the_names_and_defaults_of_the_configuration():
     config = SearchConfig()
-    for setting in dataclasses.fields(SearchSettings):
-        assert setting.default == getattr(config, setting.name)
-    extra = {field.name for field in dataclasses.fields(config)} - {
-        field.name for field in dataclasses.fields(SearchSettings)
-    }
-    assert extra == {"root_value", "num_threads"}
+    settings = {field.name: field.default for field in dataclasses.fields(SearchSettings)}
+    # Only play stops early, and chance is the environment's, not the user's to choose.
+    assert settings.pop("stop_early") is EvaluationConfig().stop_early
+    assert settings.pop("num_chance_outcomes", 0) == 0
+    for name, default in settings.items():
+        assert default == getattr(config, name)
+    extra = {field.name for field in dataclasses.fields(config)} - set(settings)
+    # How a search is run, and what is made of it.
+    running = {"num_threads", "pipelined", "bfloat16", "cuda_graph"}
+    assert extra == running | {"root_value", "dynamics"}
 
 
 @pytest.mark.parametrize(
@@ -47,6 +52,8 @@ def test_settings_carry_the_names_and_defaults_of_the_configuration():
         ("min_value_range", -0.1),
         ("pb_c_init", float("nan")),
         ("pb_c_base", 0.0),
+        ("forced_playouts", -1.0),
+        ("forced_playouts", 2.0),
         ("root_dirichlet_alpha", 0.0),
         ("root_exploration_fraction", 1.5),
         ("max_num_considered_actions", 0),

@@ -21,10 +21,10 @@ class Rules:
         return RootOutput(np.zeros(legal.shape), np.zeros(len(legal))), legal
 
     def recurrent(self, selection):
-        num_rows = len(self.states)
+        num_rows = len(selection.row)
         reward, discount = np.zeros(num_rows), np.zeros(num_rows)
         logits = np.zeros((num_rows, 9))
-        for row, (parent, action, node) in enumerate(zip(*selection, strict=True)):
+        for place, (row, parent, action, node) in enumerate(zip(*selection, strict=True)):
             state = self.states[row][parent]
             if state.is_terminal():  # below the end nothing happens any more
                 self.states[row][node] = state
@@ -33,10 +33,10 @@ class Rules:
             state = state.clone()
             state.apply_action(int(action))
             self.states[row][node] = state
-            reward[row] = state.rewards()[mover]
+            reward[place] = state.rewards()[mover]
             if not state.is_terminal():
-                discount[row] = -DISCOUNT
-                logits[row, np.array(state.legal_actions_mask()) == 0] = -np.inf
+                discount[place] = -DISCOUNT
+                logits[place, np.array(state.legal_actions_mask()) == 0] = -np.inf
         return ModelOutput(reward, discount, logits, np.zeros(num_rows))
 
 

@@ -18,6 +18,8 @@ class Game:
     values: list[float]
     truncated: bool = False
     name: int = 0
+    fast: frozenset[int] = frozenset()
+    """Moves whose search makes no policy target."""
 
     @property
     def length(self) -> int:
@@ -30,6 +32,8 @@ class Game:
         return np.array([self.name, t], np.float32)
 
     def policy(self, t: int) -> np.ndarray:
+        if t in self.fast or t == self.length:
+            return np.zeros(3, np.float32)
         return np.array([t % 3, 1 + self.name % 5, 2], np.float32)
 
     def action(self, t: int) -> int:
@@ -69,6 +73,7 @@ def segment_of(game: Game, *, first: int = 0, version: int = 0) -> Segment:
         to_play=np.array(game.players[:length], np.int8),
         legal=np.array([[(t + a) % 4 != 0 for a in range(3)] for t in range(length)], bool),
         policy=np.stack([game.policy(t) for t in range(length)]),
+        has_policy=np.array([t < moves and t not in game.fast for t in range(length)]),
         root_value=np.array(game.values[:length], np.float32),
         has_action=np.array([True] * moves + [False] * game.truncated),
         version=np.full(length, version, np.int32),
@@ -107,4 +112,5 @@ def games(draw: st.DrawFn, max_length: int = 12, name: int = 0) -> Game:
         values=draw(st.lists(number, min_size=length + 1, max_size=length + 1)),
         truncated=draw(st.booleans()),
         name=name,
+        fast=frozenset(draw(st.lists(st.integers(0, length - 1), max_size=3))),
     )

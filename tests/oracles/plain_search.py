@@ -11,6 +11,7 @@ class PlainNode:
     def __init__(self, state, logits, value, index):
         self.state = state
         self.logits = list(logits)
+        self.present = [action for action, logit in enumerate(logits) if logit > -math.inf]
         self.network_value = value
         self.returns = [value]
         self.index = index
@@ -48,15 +49,38 @@ def first_argmax(scores):
 
 
 class PlainSearch:
-    """`step(state, action)` gives (reward, discount, logits, value, next state)."""
+    """`step(state, action)` gives (reward, discount, logits, value, next state).
 
-    def __init__(self, settings, step, state, logits, value, legal, noise=None):
+    `kept` is the node of an earlier search that the position has become; the simulations in it count.
+    """
+
+    def __init__(
+        self,
+        settings,
+        step,
+        state,
+        logits,
+        value,
+        legal,
+        noise=None,
+        *,
+        num_simulations=None,
+        is_explored=True,
+        kept=None,
+    ):
         self.settings = settings
         self.step = step
-        self.legal = [action for action in range(len(legal)) if legal[action]]
         self.root = PlainNode(state, logits, value, 0)
+        self.legal = [action for action in self.root.present if legal[action]]
         self.seen = [value]
+        self.kept_visits = [0] * len(logits)
+        self.num_planned = num_simulations or settings.num_simulations
+        if kept is not None:
+            self.keep(kept)
+        self.forced_playouts = settings.forced_playouts if is_explored else 0.0
         self.depths = []
+        self.margins = []
+        """Of each simulation, the smallest lead of a chosen action over the next best."""
         self.num_actions = len(logits)
         highest = max(logits[action] for action in self.legal)
         self.root.logits = [
@@ -65,21 +89,33 @@ class PlainSearch:
         ]
         self.gumbel = [0.0] * self.num_actions
         self.root_priors = self.priors(self.root)
-        if noise is not None and settings.kind == "puct":
+        if noise is not None and is_explored and settings.kind == "puct":
             share = settings.root_exploration_fraction
-            self.root_priors = [
-                (1 - share) * prior + share * draw
-                for prior, draw in zip(self.root_priors, noise, strict=True)
-            ]
-        if noise is not None and settings.kind == "gumbel":
+            any_absent = len(self.legal) < sum(legal)
+            total = sum(noise[action] for action in self.legal) if any_absent else 1.0
+            for action in self.legal:
+                draw = noise[action] / total
+                self.root_priors[action] = (1 - share) * self.root_priors[action] + share * draw
+        if noise is not None and is_explored and settings.kind == "gumbel":
             self.gumbel = [settings.gumbel_scale * draw for draw in noise]
 
     @staticmethod
     def priors(node):
         return softmax(node.logits)
 
+    def keep(self, kept):
+        """Hang the children of `kept` that are legal under the root: with every return that came through them."""
+        root = self.root
+        root.edges = {action: kept.edges[action] for action in kept.edges if action in self.legal}
+        for reward, discount, child in root.edges.values():
+            root.returns.extend(reward + discount * value for value in child.returns)
+        self.kept_visits = self.visit_counts()
+        self.num_planned = max(1, self.num_planned - sum(self.kept_visits))
+        for node, _, _ in self.nodes():
+            self.seen.extend(node.q(action) for action in node.edges)
+
     def run(self):
-        for simulation in range(self.settings.num_simulations):
+        for simulation in range(self.num_planned):
             self.simulate(simulation)
         return self
 
@@ -87,6 +123,7 @@ class PlainSearch:
         limit = self.settings.max_depth or self.settings.num_simulations
         path = []
         node = self.root
+        self.margins.append(math.inf)
         while True:
             action = self.choose(node)
             path.append((node, action))
@@ -117,19 +154,61 @@ class PlainSearch:
             return self.choose_puct(node)
         return self.choose_gumbel(node)
 
+    def decide(self, scores):
+        """The first of the best scores; its lead over the next best is noted."""
+        best = first_argmax(scores)
+        others = [score for action, score in scores.items() if action != best]
+        if others:
+            self.margins[-1] = min(self.margins[-1], scores[best] - max(others))
+        return best
+
     # PUCT
 
     def choose_puct(self, node):
+        if node is self.root:
+            for action in self.legal:
+                if 0 < node.edge_visits(action) < self.num_forced(action):
+                    return action
+        actions = self.legal if node is self.root else node.present
+        return self.decide(
+            {action: self.puct(node, action, node.edge_visits(action)) for action in actions}
+        )
+
+    def puct(self, node, action, edge_visits):
+        """The score of an action if it had so many visits, and else were as it is."""
         settings = self.settings
-        actions = self.legal if node is self.root else range(self.num_actions)
         priors = self.root_priors if node is self.root else self.priors(node)
         base = settings.pb_c_base
         bonus = settings.pb_c_init + math.log((node.visits + base + 1) / base)
-        scores = {}
-        for action in actions:
-            explore = priors[action] * math.sqrt(node.visits) / (1 + node.edge_visits(action))
-            scores[action] = self.normalised_q(node, action) + explore * bonus
-        return first_argmax(scores)
+        explore = priors[action] * math.sqrt(node.visits) / (1 + edge_visits)
+        return self.normalised_q(node, action) + explore * bonus
+
+    def num_forced(self, action):
+        """KataGo's `(k * P(c) * sum of N)^(1/2)`."""
+        total = sum(self.visit_counts())
+        return math.sqrt(self.forced_playouts * self.root_priors[action] * total)
+
+    def pruned_counts(self):
+        """KataGo's policy target pruning, section 3.2 of arXiv 1902.10565, sentence by sentence."""
+        counts = self.visit_counts()
+        # "We identify the child c* with the most playouts,
+        best = self.best_action()
+        highest = self.puct(self.root, best, counts[best])
+        for action in self.legal:
+            if action == best or counts[action] == 0:
+                continue
+            # and from each other child c, we subtract up to n_forced playouts
+            subtracted = 0
+            while counts[action] > 0 and subtracted + 1 <= self.num_forced(action):
+                # so long as it does not cause PUCT(c) >= PUCT(c*),
+                if self.puct(self.root, action, counts[action] - 1) >= highest:
+                    break
+                counts[action] -= 1
+                subtracted += 1
+            # Additionally, we outright prune children that are reduced to a single playout."
+            if subtracted > 0 and counts[action] == 1:
+                counts[action] = 0
+        return counts
 
     def normalised_q(self, node, action):
         settings = self.settings
@@ -166,12 +245,14 @@ class PlainSearch:
             prior = self.priors(node)
             mass = sum(prior[action] for action in node.edges)
             mean = sum(prior[action] * node.q(action) for action in node.edges) / mass
-            value = (value + sum(counts) * mean) / (1 + sum(counts))
+            # The sum of the counts; more where a leaf at the depth limit was evaluated again before it was kept.
+            value = (value + (node.visits - 1) * mean) / node.visits
         completed = [
             node.q(action) if action in node.edges else value for action in range(self.num_actions)
         ]
         if settings.normalization == "siblings":
-            completed = [self.stretched(q, completed) for q in completed]
+            existing = [completed[action] for action in node.present]
+            completed = [self.stretched(q, existing) for q in completed]
         elif settings.normalization == "bounds":
             span = settings.value_max - settings.value_min
             completed = [(q - settings.value_min) / span for q in completed]
@@ -189,42 +270,47 @@ class PlainSearch:
         if node is self.root:
             return self.choose_halving()
         policy = self.improved_policy(node)
-        return first_argmax(
+        return self.decide(
             {
                 action: policy[action] - node.edge_visits(action) / node.visits
-                for action in range(self.num_actions)
+                for action in node.present
             }
         )
 
     def choose_halving(self):
         size = min(self.settings.max_num_considered_actions, len(self.legal))
-        schedule = halving_schedule(size, self.settings.num_simulations)
-        return self.best_among(schedule[self.root.visits - 1])
+        schedule = halving_schedule(size, self.num_planned)
+        return self.decide(self.scores_among(schedule[sum(self.new_visit_counts())]))
 
-    def best_among(self, count):
+    def scores_among(self, count):
+        """Scores of the root actions with so many visits from this search."""
+        new = self.new_visit_counts()
         sigma = self.sigma(self.root)
-        return first_argmax(
-            {
-                action: self.gumbel[action] + self.root.logits[action] + sigma[action]
-                for action in self.legal
-                if self.root.edge_visits(action) == count
-            }
-        )
+        return {
+            action: self.gumbel[action] + self.root.logits[action] + sigma[action]
+            for action in self.legal
+            if new[action] == count
+        }
 
     # Results
 
     def visit_counts(self):
-        return [self.root.edge_visits(action) for action in range(self.num_actions)]
+        return [self.root.edge_visits(action) for action in range(len(self.root.logits))]
+
+    def new_visit_counts(self):
+        return [
+            count - kept for count, kept in zip(self.visit_counts(), self.kept_visits, strict=True)
+        ]
 
     def policy(self):
         if self.settings.kind == "gumbel":
             return self.improved_policy(self.root)
-        total = sum(self.visit_counts())
-        return [count / total for count in self.visit_counts()]
+        counts = self.pruned_counts() if self.forced_playouts > 0 else self.visit_counts()
+        return [count / sum(counts) for count in counts]
 
     def best_action(self):
         if self.settings.kind == "gumbel":
-            return self.best_among(max(self.visit_counts()))
+            return first_argmax(self.scores_among(max(self.new_visit_counts())))
         most = max(self.visit_counts())
         return first_argmax(
             {a: self.root.q(a) for a, count in enumerate(self.visit_counts()) if count == most}

@@ -18,6 +18,7 @@ class StoredPosition:
     target_version: int
     policy: list[float]
     root_value: float
+    has_policy: bool = True
     in_flight: bool = False
     times_sampled: int = 0
 
@@ -64,6 +65,7 @@ class ReplayModel:
                 version,
                 game.policy(t).tolist(),
                 values[t],
+                t not in game.fast,
             )
         self.games.append((game, slots))
         self.next_slot = (self.next_slot + rows) % self.capacity

@@ -28,18 +28,18 @@ class SimulatorModel:
         size = len(selection.action)
         logits = np.full((size, self._num_actions), -30.0, np.float32)
         reward, discount = np.zeros(size, np.float32), np.zeros(size, np.float32)
-        for row, (parent, action, node) in enumerate(zip(*selection, strict=True)):
-            state = self._nodes[row, int(parent)]
+        for place, (row, parent, action, node) in enumerate(zip(*selection, strict=True)):
+            state = self._nodes[int(row), int(parent)]
             child = None
             if state is not None and int(action) not in state.legal_actions():
-                reward[row] = -1.0
+                reward[place] = -1.0
             elif state is not None:
                 child = state.child(int(action))
                 if child.is_terminal():
-                    reward[row] = child.player_return(state.current_player())
+                    reward[place] = child.player_return(state.current_player())
                     child = None
                 else:
-                    discount[row] = -1.0
-                    logits[row, child.legal_actions()] = 0.0
-            self._nodes[row, int(node)] = child
+                    discount[place] = -1.0
+                    logits[place, child.legal_actions()] = 0.0
+            self._nodes[int(row), int(node)] = child
         return ModelOutput(reward, discount, logits, np.zeros(size, np.float32))
