@@ -1,224 +1,188 @@
-"""An MLP network as a flat list of matrix products over buffers that are allocated once.
+"""An MLP network on the CPU as compiled kernels: one call for a whole step.
 
-Small networks on a CPU spend their time between the products: in modules, dispatch and allocation. Here every
-product writes to its own buffer and carries its bias, and compiled loops do the rest.
+Small networks spend their time between the products: in modules, dispatch and allocation. Here a call leaves Python once,
+writes to arrays that are allocated once, and holds no lock meanwhile.
 
-Letters: `n` rows of a call, `A` actions, `L` latent size, `S` atoms, `W` columns of a layer.
+Letters: `n` rows of a call, `A` actions, `L` latent size, `W` columns of a layer.
 """
 
 from collections.abc import Mapping
 from copy import deepcopy
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from muzero.inference.evaluators import Answer, FloatArray, Rows
-from muzero.network.kernels import read_scalars, scale_rows
+from muzero.inference import jobs
+from muzero.inference import mlp_kernels as plans
+from muzero.inference.calls import CompiledCall, set_supports
+from muzero.inference.evaluators import Answer, Rows
+from muzero.inference.functions import functions
+from muzero.inference.layers import (
+    Indices,
+    PackedLayer,
+    Precision,
+    Workspace,
+    address,
+    aligned,
+    make_program,
+    round_up,
+)
 from muzero.network.mlp import MLPNetwork, Trunk
-from muzero.network.support import Support
 
-COLUMNS = 16
-"""Weights are padded to a multiple of so many columns: a product with 67 columns takes longer than one with 80."""
-
-MAX_KERNEL_ATOMS = 48
-"""Supports up to this size are read by the kernel, larger ones by torch, whose exponential is vectorised."""
-
-NO_ROWS = np.zeros(0, np.int64)
-
-
-class FusedLayer:
-    """A linear layer as `x @ weight + bias` of `num_inputs` columns, padded with zeros on both sides."""
-
-    def __init__(self, layer: nn.Linear, num_inputs: int, dtype: torch.dtype):
-        self.source = layer
-        columns = -(-layer.out_features // COLUMNS) * COLUMNS
-        self.weight = torch.zeros(num_inputs, columns, dtype=dtype)
-        self.bias = torch.zeros(columns, dtype=dtype)
-
-    def load(self) -> None:
-        """Copy the weights of the layer that this was made from."""
-        num_outputs, num_inputs = self.source.weight.shape
-        self.weight[:num_inputs, :num_outputs] = self.source.weight.t()
-        self.bias[:num_outputs] = self.source.bias
-
-
-class FusedTrunk:
-    """A trunk with its output layer."""
-
-    def __init__(self, trunk: Trunk, output: nn.Linear, dtype: torch.dtype):
-        self.layers: list[FusedLayer] = []
-        num_inputs = trunk.num_inputs
-        for layer in (*trunk.layers, output):
-            assert isinstance(layer, nn.Linear)
-            self.layers.append(FusedLayer(layer, num_inputs, dtype))
-            num_inputs = self.layers[-1].bias.numel()
-
-    def load(self) -> None:
-        """Copy the weights of the trunk and output that this was made from."""
-        for layer in self.layers:
-            layer.load()
-
-
-class TrunkBuffers:
-    """What a fused trunk writes to in a call with `n` rows."""
-
-    def __init__(self, trunk: FusedTrunk, num_rows: int):
-        self._layers = trunk.layers
-        self.buffers = [
-            torch.empty(num_rows, layer.bias.numel(), dtype=layer.bias.dtype)
-            for layer in trunk.layers
-        ]
-        last = self.buffers[-1]
-        self._outputs = torch.empty(last.shape) if last.dtype != torch.float32 else last
-        self.outputs: FloatArray = self._outputs.numpy()
-        """`[n, W]` of the output layer in float32, padding included."""
-
-    def run(self, x: Tensor, *, with_offset: bool = False) -> None:
-        """From `[n, inputs]` to `outputs`.
-
-        With `with_offset` the first buffer holds what is added to the first product, its bias included.
-        """
-        last = self.buffers[-1]
-        for layer, buffer in zip(self._layers, self.buffers, strict=True):
-            if with_offset:
-                buffer.addmm_(x, layer.weight)
-                with_offset = False
-            else:
-                torch.addmm(layer.bias, x, layer.weight, out=buffer)
-            if buffer is not last:
-                buffer.relu_()
-            x = buffer
-        if self._outputs is not last:
-            self._outputs.copy_(last)
+MIN_ROWS_PER_THREAD = 64
+"""Handing rows to another thread takes about as long as computing so many."""
 
 
 class FusedMLP:
-    """An `MLPNetwork` on the CPU."""
+    """An `MLPNetwork` on the CPU.
 
-    def __init__(self, network: MLPNetwork, dtype: torch.dtype):
+    A row's answer is the same bit for bit whatever rows are beside it. With bfloat16, the steps inside the tree multiply
+    on the processor's matrix unit; sums, latents and heads are float32, and so is all of the root.
+
+    Args:
+        bfloat16: Needs `amx.has_amx()`.
+        num_threads: Threads that share the rows of a call.
+    """
+
+    num_spare_rows = 0
+
+    def __init__(self, network: MLPNetwork, *, bfloat16: bool, num_threads: int = 1) -> None:
         self.memory_shape = network.latent_shape
         self.memory_dtype = torch.float32
-        self.dtype = dtype
         self.network = deepcopy(network).eval().requires_grad_(False).to("cpu")
         own = self.network
-        self.representation = FusedTrunk(own.representation, own.representation_output, dtype)
-        self.dynamics = FusedTrunk(own.dynamics, own.dynamics_output, dtype)
-        self.prediction = FusedTrunk(own.prediction, own.prediction_output, dtype)
-        first = self.dynamics.layers[0]
-        self.offsets = torch.zeros(own.spec.num_actions, first.bias.numel(), dtype=dtype)
-        self._workspaces: dict[int, Workspace] = {}
-        self._copy_weights()
+        exact, precision = Precision(bfloat16=False), Precision(bfloat16)
+        first = own.representation, own.representation_output
+        self._root = TrunkPair(own, first, exact, num_threads)
+        first = own.dynamics, own.dynamics_output
+        self._step = TrunkPair(own, first, precision, num_threads)
+        self._offsets = aligned((own.spec.num_actions, self._step.layers[0].width), np.float32)
+        for program in self._step.programs:
+            program[0, jobs.BIAS] = address(self._offsets)
+        self._pack()
 
     def load(self, state: Mapping[str, Tensor]) -> None:
         """See `Evaluator.load`."""
         self.network.load_state_dict(state)
-        self._copy_weights()
+        self._pack()
 
-    @torch.no_grad()
-    def _copy_weights(self) -> None:
-        for trunk in (self.representation, self.dynamics, self.prediction):
-            trunk.load()
+    def _pack(self) -> None:
+        self._root.pack()
+        self._step.pack()
         # The bias of the first layer rides with the action.
-        action = self.network.action.weight
-        self.offsets[:, : action.shape[1]] = action + self.dynamics.layers[0].source.bias
+        first = self.network.dynamics.layers[0]
+        assert isinstance(first, nn.Linear)
+        rows = (self.network.action.weight + first.bias).numpy()
+        self._offsets[:, : rows.shape[1]] = rows
 
     def initial(self, observation: Tensor, slab: Tensor, rows: Rows | None) -> Answer:
         """See `Evaluator.initial`."""
         x = observation.flatten(1).float()
         if self.network.spec.observation_scale != 1.0:
             x = x * self.network.spec.observation_scale
-        return self._workspace(len(observation)).initial(x.to(self.dtype), slab, rows)
+        x = x.contiguous()
+        parts, answer = self._root.call.of(len(x))
+        for part in parts:
+            part.plan[plans.INPUTS] = x.data_ptr()
+            part.plan[plans.SLAB] = slab.data_ptr()
+            part.plan[plans.TARGET] = 0 if rows is None else rows.addresses[1] + part.shift
+        self._root.call.run(parts)
+        return answer
 
     def recurrent(self, slab: Tensor, rows: Rows) -> Answer:
         """See `Evaluator.recurrent`."""
-        return self._workspace(len(rows.action)).recurrent(slab, rows)
+        parts, answer = self._step.call.of(len(rows.action))
+        source, target, action = rows.addresses
+        memory = slab.data_ptr()
+        for part in parts:
+            plan, shift = part.plan, part.shift
+            plan[plans.INPUTS] = plan[plans.SLAB] = memory
+            plan[plans.SOURCE] = source + shift
+            plan[plans.TARGET] = target + shift
+            plan[plans.ACTION] = action + shift
+        self._step.call.run(parts)
+        return answer
 
-    def _workspace(self, num_rows: int) -> "Workspace":
-        space = self._workspaces.get(num_rows)
-        if space is None:
-            # A search keeps its number of rows; one spare for roots that are fewer than the batch.
-            if len(self._workspaces) > 1:
-                self._workspaces.clear()
-            space = self._workspaces[num_rows] = Workspace(self, num_rows)
-        return space
 
+class TrunkPair:
+    """Two trunks with their output layers, one behind the other: representation or dynamics, then prediction."""
 
-class Workspace:
-    """The buffers of calls with `n` rows, and the calls."""
-
-    def __init__(self, owner: FusedMLP, num_rows: int):
-        network = owner.network
-        size, num_actions = network.latent_shape[0], network.spec.num_actions
-        self._owner = owner
-        self._representation = TrunkBuffers(owner.representation, num_rows)
-        self._dynamics = TrunkBuffers(owner.dynamics, num_rows)
-        self._prediction = TrunkBuffers(owner.prediction, num_rows)
-        self._latent = torch.empty(num_rows, size)
-        self._latent_array: FloatArray = self._latent.numpy()
-        self._spread = np.zeros(num_rows, np.float32)
-        # The input of a product, in its type; shares the latent's memory in float32.
-        self._input = self._latent.to(owner.dtype)
-        support = network.reward_support
-        self._reward = ScalarReader(support, self._dynamics.outputs, size)
-        self._value = ScalarReader(network.value_support, self._prediction.outputs, num_actions)
-        self._policy_logits = self._prediction.outputs[:, :num_actions]
-        self._turn_logit = (
-            self._dynamics.outputs[:, size + support.size] if network.spec.has_turn_head else None
+    def __init__(
+        self,
+        network: MLPNetwork,
+        first: tuple[Trunk, nn.Linear],
+        precision: Precision,
+        num_threads: int,
+    ) -> None:
+        prediction = network.prediction, network.prediction_output
+        self._sources = [*linear_layers(*first), *linear_layers(*prediction)]
+        self._outputs = (first[1], prediction[1])
+        multiple = precision.depth_multiple
+        self.layers = [
+            PackedLayer(
+                1,
+                round_up(source.in_features, multiple),
+                round_up(source.out_features, multiple),
+                relu=source not in self._outputs,
+                precision=precision,
+            )
+            for source in self._sources
+        ]
+        self._spaces = [Workspace(plans.CHUNK) for _ in range(num_threads)]
+        self.programs = [self._make_program(space, precision) for space in self._spaces]
+        num_first = len(linear_layers(*first))
+        plan = self._make_plan(network, first[1] is network.representation_output, num_first)
+        compiled = functions(precision.bfloat16)
+        plan[plans.RUN_LAYER] = compiled.run_layer
+        plan[plans.ROUND_RUN] = compiled.round_run
+        plan[plans.SIZE] = precision.size
+        self.call = CompiledCall(
+            plans.mlp_call,
+            plans,
+            [(program, plan) for program in self.programs],
+            num_actions=network.spec.num_actions,
+            min_rows=MIN_ROWS_PER_THREAD,
+            is_step=first[1] is network.dynamics_output,
         )
 
-    def initial(self, x: Tensor, slab: Tensor, rows: Rows | None) -> Answer:
-        """Flat observations `[n, O]`; see `Evaluator.initial`."""
-        self._representation.run(x)
-        target = NO_ROWS if rows is None else rows.target
-        self._predict(self._representation.outputs, slab, target)
-        return Answer(self._policy_logits, self._value.read(), None, None)
+    def _make_program(self, space: Workspace, precision: Precision) -> Indices:
+        widest = max(max(layer.depth, layer.width) for layer in self.layers)
+        # A vector may look behind the last row.
+        numbers = (plans.CHUNK + 1) * widest
+        pair = [space.keep(aligned(numbers, precision.dtype)) for _ in range(2)]
+        result = space.keep(aligned(numbers, np.float32))
+        program, place = [], 0
+        for source, layer in zip(self._sources, self.layers, strict=True):
+            is_last = source in self._outputs
+            out = result if is_last else pair[1 - place]
+            program.append(
+                space.job(layer, address(pair[place]), address(out), to_float=int(is_last))
+            )
+            place = 0 if is_last else 1 - place
+        return make_program(program)
 
-    def recurrent(self, slab: Tensor, rows: Rows) -> Answer:
-        """See `Evaluator.recurrent`."""
-        source, _, action = rows.on_device()
-        dynamics = self._dynamics
-        torch.index_select(slab, 0, source, out=self._latent)
-        torch.index_select(self._owner.offsets, 0, action, out=dynamics.buffers[0])
-        dynamics.run(self._to_input(), with_offset=True)
-        if self._owner.network.residual_dynamics:
-            dynamics.outputs[:, : self._latent.shape[1]] += self._latent_array
-        self._predict(dynamics.outputs, slab, rows.target)
-        return Answer(
-            self._policy_logits, self._value.read(), self._reward.read(), self._turn_logit
-        )
+    def _make_plan(self, network: MLPNetwork, is_root: bool, num_first: int) -> Indices:
+        spec, size = network.spec, network.latent_shape[0]
+        plan: Indices = aligned(plans.NUM_PLAN_FIELDS, np.int64)
+        plan[plans.NUM_INPUTS] = self._sources[0].in_features
+        plan[plans.LATENT_SIZE] = size
+        plan[plans.NUM_ACTIONS] = spec.num_actions
+        plan[plans.NUM_FIRST] = num_first
+        plan[plans.IS_RESIDUAL] = network.residual_dynamics and not is_root
+        has_turn = spec.has_turn_head and not is_root
+        plan[plans.TURN] = size + network.reward_support.size if has_turn else -1
+        plan[plans.REWARD_FIRST] = -1 if is_root else size
+        plan[plans.VALUE_FIRST] = spec.num_actions
+        set_supports(plan, plans, network, self._spaces[0])
+        return plan
 
-    def _predict(self, outputs: FloatArray, slab: Tensor, target: npt.NDArray[np.int64]) -> None:
-        scale_rows(outputs, self._latent_array, self._spread, slab.numpy(), target)
-        self._prediction.run(self._to_input())
-
-    def _to_input(self) -> Tensor:
-        return self._latent if self._input is self._latent else self._input.copy_(self._latent)
+    def pack(self) -> None:
+        """Take the weights of the layers that this was made from."""
+        for source, layer in zip(self._sources, self.layers, strict=True):
+            layer.write(source.weight.t().numpy()[None], source.bias.numpy())
 
 
-class ScalarReader:
-    """Reads a head off `S` columns of an output layer, again and again."""
-
-    def __init__(self, support: Support, outputs: FloatArray, first: int):
-        self._support = support
-        self._outputs = outputs
-        self._first = first
-        self._scalar = np.zeros(len(outputs), np.float32)
-        self._logits = torch.from_numpy(outputs)[:, first : first + support.size]
-
-    def read(self) -> FloatArray:
-        """Scalars `[n]`."""
-        support = self._support
-        if support.size > MAX_KERNEL_ATOMS:
-            array: FloatArray = support.decode(self._logits).numpy()
-            return array
-        read_scalars(
-            self._outputs,
-            self._first,
-            support.size,
-            support.atom_width,
-            support.transform,
-            self._scalar,
-        )
-        return self._scalar
+def linear_layers(trunk: Trunk, output: nn.Linear) -> list[nn.Linear]:
+    """The layers of a trunk and its output layer."""
+    return [*(layer for layer in trunk.layers if isinstance(layer, nn.Linear)), output]

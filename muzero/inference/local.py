@@ -11,11 +11,15 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from mcts.base import ROOT_INDEX, FloatArray, ModelOutput, RootOutput, Selection
-from muzero.inference.evaluators import Evaluator, ModuleEvaluator, Rows
+from mcts.base import ROOT_INDEX, FloatArray, IntArray, ModelOutput, RootOutput, Selection
+from muzero.inference.amx import has_amx
+from muzero.inference.evaluators import Answer, Evaluator, ModuleEvaluator, Rows
 from muzero.inference.fused import FusedMLP
+from muzero.inference.fused_resnet import FusedResNet, is_fusable
+from muzero.inference.graph import GraphEvaluator
 from muzero.network.base import MuZeroNetwork
 from muzero.network.mlp import MLPNetwork
+from muzero.network.resnet import ResNetNetwork
 
 
 class LocalModel:
@@ -33,6 +37,8 @@ class LocalModel:
         network: Is copied; its own weights serve until `load`.
         discount: Discount per step, gamma, above 0 and at most 1.
         bfloat16: Compute and keep latents in bfloat16; heads are read in float32.
+        cuda_graph: On CUDA, replay a captured step.
+        num_threads: On a CPU, threads that share the rows of a call; they change no result.
         version: Version of the network's own weights.
     """
 
@@ -45,6 +51,8 @@ class LocalModel:
         discount: float,
         device: torch.device | str = "cpu",
         bfloat16: bool = False,
+        cuda_graph: bool = True,
+        num_threads: int = 1,
         version: int = 0,
     ) -> None:
         if not 0.0 < discount <= 1.0:
@@ -56,16 +64,25 @@ class LocalModel:
         self.batch_size, self.num_nodes, self.discount = batch_size, num_nodes, discount
         self.version = version
         self.device = torch.device(device)
-        dtype = torch.bfloat16 if bfloat16 else torch.float32
-        self._evaluator = make_evaluator(network, self.device, dtype)
+        self._evaluator = make_evaluator(
+            network,
+            self.device,
+            batch_size,
+            bfloat16=bfloat16,
+            cuda_graph=cuda_graph,
+            num_threads=num_threads,
+        )
         self._slab = torch.zeros(
-            batch_size * num_nodes,
+            batch_size * num_nodes + self._evaluator.num_spare_rows,
             *self._evaluator.memory_shape,
             dtype=self._evaluator.memory_dtype,
             device=self.device,
         )
         self._first_node = np.arange(batch_size, dtype=np.int64) * num_nodes
+        self._all_rows = Rows(batch_size, self.device)
         self._rows: dict[int, Rows] = {}
+        # Evaluators that answer in the same arrays every time give the same record.
+        self._outputs: dict[int, tuple[Answer, ModelOutput]] = {}
         sign = 1.0 if self.spec.num_players == 1 else -1.0
         self._edge_discount = np.full(batch_size, sign * discount, np.float32)
 
@@ -74,7 +91,6 @@ class LocalModel:
         self._evaluator.load(state)
         self.version = version
 
-    @torch.inference_mode()
     def roots(self, observation: npt.NDArray[Any]) -> RootOutput:
         """`[B, *O]` of any dtype: set node 0 of rows 0 to `B - 1`; `B` at most `batch_size`."""
         self._check(observation, self.batch_size)
@@ -84,38 +100,76 @@ class LocalModel:
         answer = self._evaluator.initial(self._to_device(observation), self._slab, rows)
         return RootOutput(answer.policy_logits.copy(), answer.value.copy())
 
-    @torch.inference_mode()
     def recurrent(self, selection: Selection) -> ModelOutput:
         """One step of the dynamics and a prediction; see `mcts.Model`."""
         num_rows = len(selection.action)
         rows = self._rows_of(num_rows)
-        first_node = self._first_node[:num_rows]
-        np.add(first_node, selection.parent, out=rows.source)
-        np.add(first_node, selection.node, out=rows.target)
-        rows.action[:] = selection.action
+        rows.fill(selection, self.num_nodes)
         answer = self._evaluator.recurrent(self._slab, rows)
-        assert answer.reward is not None
-        discount = self._edge_discount[:num_rows]
+        known = self._outputs.get(num_rows)
+        if known is None or known[0] is not answer:
+            assert answer.reward is not None
+            discount = self._edge_discount[:num_rows]
+            output = ModelOutput(answer.reward, discount, answer.policy_logits, answer.value)
+            known = self._outputs[num_rows] = answer, output
         if answer.turn_logit is not None:
-            discount = np.where(answer.turn_logit > 0.0, np.abs(discount), -np.abs(discount))
-        return ModelOutput(answer.reward, discount, answer.policy_logits, answer.value)
+            stays = self.discount
+            known[1].discount[:] = np.where(answer.turn_logit > 0.0, stays, -stays)
+        return known[1]
+
+    @property
+    def latent_format(self) -> str:
+        """How latents are laid out in memory: what two models must share to exchange `latents`."""
+        slab = self._slab
+        return f"{type(self._evaluator).__name__} {slab.dtype} {list(slab.shape[1:])}"
 
     @torch.inference_mode()
+    def move_nodes(self, source: IntArray, num_nodes: IntArray) -> None:
+        """Follow `Search.keep_subtrees`: node `n` of row `r` gets the latent of node `source[r, n]`, for `n` below `num_nodes[r]`."""
+        rows, nodes = _used_nodes(num_nodes)
+        latents = self._slab.index_select(0, self._places(rows, source[rows, nodes]))
+        self._slab.index_copy_(0, self._places(rows, nodes), latents)
+
+    @torch.inference_mode()
+    def latents(self, num_nodes: IntArray) -> npt.NDArray[Any]:
+        """`[sum of num_nodes, *M]` latents of the first `num_nodes[r]` nodes of each row `r`, row by row; bfloat16 as its bits."""
+        latents = self._slab.index_select(0, self._places(*_used_nodes(num_nodes)))
+        if latents.dtype == torch.bfloat16:
+            latents = latents.view(torch.int16)
+        array: npt.NDArray[Any] = latents.cpu().numpy()
+        return array
+
+    @torch.inference_mode()
+    def restore_latents(self, num_nodes: IntArray, latents: npt.NDArray[Any]) -> None:
+        """Set what `latents` gave."""
+        tensor = torch.from_numpy(latents).to(self.device)
+        if self._slab.dtype == torch.bfloat16:
+            tensor = tensor.view(torch.bfloat16)
+        self._slab.index_copy_(0, self._places(*_used_nodes(num_nodes)), tensor)
+
     def values(self, observation: npt.NDArray[Any]) -> FloatArray:
         """Network values `[B]` of observations `[B, *O]`, any number of them; the trees stay as they are."""
+        return self.predict(observation).value
+
+    def predict(self, observation: npt.NDArray[Any]) -> RootOutput:
+        """Policy logits `[B, A]` and values `[B]` of observations `[B, *O]`, any number of them; touches no tree."""
         self._check(observation, None)
-        chunks = [
-            self._evaluator.initial(self._to_device(chunk), self._slab, None).value.copy()
-            for chunk in np.split(
-                observation, range(self.batch_size, len(observation), self.batch_size)
-            )
-        ]
-        return np.concatenate(chunks)
+        logits = np.empty((len(observation), self.spec.num_actions), np.float32)
+        value = np.empty(len(observation), np.float32)
+        for first in range(0, len(observation), self.batch_size):
+            chunk = slice(first, first + self.batch_size)
+            answer = self._evaluator.initial(self._to_device(observation[chunk]), self._slab, None)
+            logits[chunk], value[chunk] = answer.policy_logits, answer.value
+        return RootOutput(logits, value)
+
+    def _places(self, rows: npt.NDArray[np.intp], nodes: npt.NDArray[np.integer]) -> Tensor:
+        """Slab rows of `nodes` of `rows`."""
+        return torch.from_numpy(self._first_node[rows] + nodes).to(self.device)
 
     def _rows_of(self, num_rows: int) -> Rows:
         rows = self._rows.get(num_rows)
         if rows is None:
-            rows = self._rows[num_rows] = Rows(num_rows, self.device)
+            rows = self._rows[num_rows] = self._all_rows.first(num_rows)
         return rows
 
     def _to_device(self, observation: npt.NDArray[Any]) -> Tensor:
@@ -134,8 +188,29 @@ class LocalModel:
             )
 
 
-def make_evaluator(network: MuZeroNetwork, device: torch.device, dtype: torch.dtype) -> Evaluator:
+def _used_nodes(num_nodes: IntArray) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """Row and node of each of the first `num_nodes[r]` nodes of every row `r`, row by row."""
+    rows, nodes = np.nonzero(np.arange(num_nodes.max(initial=0)) < num_nodes[:, None])
+    return rows, nodes
+
+
+def make_evaluator(
+    network: MuZeroNetwork,
+    device: torch.device,
+    batch_size: int,
+    *,
+    bfloat16: bool,
+    cuda_graph: bool,
+    num_threads: int,
+) -> Evaluator:
     """The fastest evaluator there is for `network` on `device`."""
-    if isinstance(network, MLPNetwork) and device.type == "cpu":
-        return FusedMLP(network, dtype)
+    # Without a matrix unit, torch knows best how to multiply in bfloat16.
+    if device.type == "cpu" and (not bfloat16 or has_amx()):
+        if isinstance(network, MLPNetwork):
+            return FusedMLP(network, bfloat16=bfloat16, num_threads=num_threads)
+        if isinstance(network, ResNetNetwork) and is_fusable(network):
+            return FusedResNet(network, bfloat16=bfloat16, num_threads=num_threads)
+    dtype = torch.bfloat16 if bfloat16 else torch.float32
+    if device.type == "cuda" and cuda_graph:
+        return GraphEvaluator(network, device, dtype, batch_size=batch_size)
     return ModuleEvaluator(network, device, dtype)
