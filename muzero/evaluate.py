@@ -1,7 +1,7 @@
 """`muzero-evaluate`: how strong is a run's agent?"""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,8 @@ class EvaluateArguments:
     """Simulations per move; null takes the run's setting, 0 plays by the network alone."""
     exhaustive: bool | None = None
     """Small games: all positions and all replies; null does it where the run's config does."""
+    baselines: bool = False
+    """Also play by the trained network alone, and with the same search on the untrained network: what is due to which."""
     threads: int = 1
     """CPU threads of torch."""
 
@@ -55,22 +57,40 @@ def evaluate(arguments: EvaluateArguments, overrides: list[str]) -> None:
         evaluation.num_simulations = arguments.simulations
     if arguments.exhaustive is not None:
         evaluation.exhaustive = arguments.exhaustive
+    # Neither is of any use here, and search.dynamics=rules, which goes with neither, has to suit every run.
+    config.reanalyze.fresh_fraction, config.search.pipelined = 0.0, False
     check(config)
     builder = Builder.of(config)
     weights, version = acting_weights(open_checkpoint(run_dir, arguments.step))
-    evaluator = RunEvaluator(builder)
     simulations = evaluation.num_simulations
     if simulations is None:
         simulations = config.search.num_simulations
-    print(f"{builder.spec.name}, learner step {version}, {simulations} simulations per move")
+    most = "at most " if evaluation.stop_early else ""
+    print(f"{builder.spec.name}, learner step {version}, {most}{simulations} simulations per move")
     print(_conditions(config.env))
     folder = run_dir / "evaluation" / f"command_step_{version:08d}"
-    reports = evaluator.evaluate(weights, version, folder)
-    common = {"run": str(run_dir), "learner_step": version, "simulations": simulations}
-    for report in reports:
-        print(describe(report))
-    final: dict[str, Any] = common | (reports[0] if len(reports) == 1 else {"reports": reports})
+    final: dict[str, Any] = {
+        "run": str(run_dir),
+        "learner_step": version,
+        "simulations": simulations,
+    }
+    final |= _told(RunEvaluator(builder).evaluate(weights, version, folder))
+    if arguments.baselines:
+        untrained = RunEvaluator(builder).evaluate(builder.network().state_dict(), 0)
+        alone = replace(config, evaluation=replace(evaluation, num_simulations=0))
+        network = RunEvaluator(Builder.of(alone)).evaluate(weights, version)
+        final["baselines"] = {
+            "network": _told(network, "the network alone"),
+            "untrained": _told(untrained, "the same search, untrained network"),
+        }
     print(json.dumps(final))
+
+
+def _told(reports: list[dict[str, Any]], who: str = "") -> dict[str, Any]:
+    """Print the reports, each as a line; returns them as one JSON object."""
+    for report in reports:
+        print(f"{who}: {describe(report)}" if who else describe(report))
+    return reports[0] if len(reports) == 1 else {"reports": reports}
 
 
 def describe(report: dict[str, Any]) -> str:

@@ -151,6 +151,7 @@ def _tree(run_dir: Path, arguments: InspectArguments) -> None:
     """Search the position behind `moves` and print the tree."""
     from mcts import export, run
     from muzero.config.store import load_config
+    from muzero.inference.rules import plant_roots
     from muzero.runtime.build import Builder
     from muzero.runtime.players import acting_weights, agent_player, open_checkpoint
 
@@ -171,7 +172,7 @@ def _tree(run_dir: Path, arguments: InspectArguments) -> None:
     agent.model.load(*acting_weights(open_checkpoint(run_dir, arguments.step)))
     player = agent_player(builder, agent)
     search = builder.search(1, agent.settings)
-    root = agent.model.roots(player.observations([state]))
+    root = plant_roots(agent.model, player.observations([state]), [state])
     output = run(search, agent.model, root, player.legal([state]))
     # Deeper moves are imagined and may be illegal in truth; only the root's have names for sure.
     names = {action: state.action_to_string(action) for action in state.legal_actions()}

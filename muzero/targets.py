@@ -34,6 +34,8 @@ class Positions(NamedTuple):
     """`[C]`."""
     policy: FloatArray
     """`[C, A]`."""
+    has_policy: npt.NDArray[np.bool_]
+    """`[C]`."""
 
 
 class UnrolledTargets(NamedTuple):
@@ -52,7 +54,9 @@ class UnrolledTargets(NamedTuple):
     policy: FloatArray
     """`[B, K+1, A]`."""
     policy_mask: FloatArray
-    """`[B, K+1]` 1.0 at real positions with an action, so also the mask of real actions."""
+    """`[B, K+1]` 1.0 at real positions whose policy is a target."""
+    real_action: npt.NDArray[np.bool_]
+    """`[B, K]` whether step k is a real position, so that the action stored there was taken."""
     turn: FloatArray
     """`[B, K]` 1.0 where the mover of the edge moves again."""
     turn_mask: FloatArray
@@ -133,6 +137,7 @@ def unroll_targets(  # type: ignore[no-untyped-def]
     value_mask = np.zeros((num_samples, num_steps + 1), np.float32)
     policy = np.zeros((num_samples, num_steps + 1, num_actions), np.float32)
     policy_mask = np.zeros((num_samples, num_steps + 1), np.float32)
+    real_action = np.zeros((num_samples, num_steps), np.bool_)
     turn = np.zeros((num_samples, num_steps), np.float32)
     turn_mask = np.zeros((num_samples, num_steps), np.float32)
     observation_mask = np.zeros((num_samples, num_steps), np.float32)
@@ -158,8 +163,9 @@ def unroll_targets(  # type: ignore[no-untyped-def]
                     value[sample, step] = lambda_return(
                         positions, at, discount, td_steps, td_lambda
                     )
-                policy[sample, step] = positions.policy[at]
-                policy_mask[sample, step] = 1.0
+                if positions.has_policy[at]:
+                    policy[sample, step] = positions.policy[at]
+                    policy_mask[sample, step] = 1.0
             if kind != _UNKNOWN:
                 value_mask[sample, step] = 1.0
             if step == num_steps:
@@ -167,6 +173,7 @@ def unroll_targets(  # type: ignore[no-untyped-def]
             if kind != _UNKNOWN:
                 reward_mask[sample, step] = 1.0
             if kind == _REAL:
+                real_action[sample, step] = True
                 reward[sample, step] = positions.reward[at]
                 if positions.turn[at] == 0:
                     kind = _ABSORBING
@@ -183,6 +190,7 @@ def unroll_targets(  # type: ignore[no-untyped-def]
         value_mask,
         policy,
         policy_mask,
+        real_action,
         turn,
         turn_mask,
         observation_mask,

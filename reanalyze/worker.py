@@ -38,7 +38,7 @@ class ReanalyzeWorker:
     def __init__(self) -> None:
         self.totals = _Totals()
         self._age = self._value_change = self._policy_change = 0.0
-        self._batches = 0
+        self._batches = self._policy_batches = 0
 
     def take(
         self, replay: ReplayBuffer, count: int, *, version: int, learner_step: int
@@ -55,7 +55,10 @@ class ReanalyzeWorker:
         """Write the new targets over the old ones; positions evicted meanwhile are dropped and counted."""
         old = lease.positions
         self._value_change += float(np.abs(result.root_value - old.root_value).mean())
-        self._policy_change += float(0.5 * np.abs(result.policy - old.policy).sum(axis=1).mean())
+        policy_change = 0.5 * np.abs(result.policy - old.policy).sum(axis=1)[old.has_policy]
+        if len(policy_change) > 0:  # what was searched fast has no policy that could change
+            self._policy_change += float(policy_change.mean())
+            self._policy_batches += 1
         written, dropped = replay.write_back(
             lease.slot,
             lease.positions.generation,
@@ -78,17 +81,20 @@ class ReanalyzeWorker:
         if self._batches:
             report["reanalyze/target_age"] = self._age / self._batches
             report["reanalyze/value_change"] = self._value_change / self._batches
-            report["reanalyze/policy_change"] = self._policy_change / self._batches
+        if self._policy_batches:
+            report["reanalyze/policy_change"] = self._policy_change / self._policy_batches
         self._age = self._value_change = self._policy_change = 0.0
-        self._batches = 0
+        self._batches = self._policy_batches = 0
         return report
 
     def state(self) -> dict[str, Any]:
         """JSON that `restore` continues from."""
-        sums = [self._age, self._value_change, self._policy_change, self._batches]
+        batches = [self._batches, self._policy_batches]
+        sums = [self._age, self._value_change, self._policy_change, *batches]
         return {"totals": asdict(self.totals), "sums": sums}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continue from `state`."""
         self.totals = _Totals(**state["totals"])
-        self._age, self._value_change, self._policy_change, self._batches = state["sums"]
+        self._age, self._value_change, self._policy_change, *batches = state["sums"]
+        self._batches, self._policy_batches = batches[0], batches[-1]  # once there was but one

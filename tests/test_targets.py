@@ -123,6 +123,23 @@ def test_life_loss_in_the_middle_of_an_episode_ends_returns_and_unrolls() -> Non
     assert targets.policy_mask.tolist() == [[1, 1, 0, 0], [1, 1, 0, 0]]
 
 
+def test_a_fast_search_makes_a_value_target_and_no_policy_target() -> None:
+    game = Game([0, 1, 0, 1, 0], [0, 0, 2, 1], [5, 6, 7, 8, 9], fast=frozenset({1, 2}))
+    positions = positions_of(game)
+    positions.policy[1] = 9.0  # even if something is stored there
+    targets = unroll(positions, [0], K=4, n=2)
+    whole = unroll(
+        positions_of(Game([0, 1, 0, 1, 0], [0, 0, 2, 1], [5, 6, 7, 8, 9])), [0], K=4, n=2
+    )
+    assert targets.policy_mask[0].tolist() == [1, 0, 0, 1, 0]
+    assert [policy.tolist() for policy in targets.policy[0]] == [
+        game.policy(t).tolist() for t in range(5)
+    ]
+    assert targets.real_action[0].tolist() == [True] * 4
+    for name in ("row", "reward", "reward_mask", "value", "value_mask", "turn", "turn_mask"):
+        np.testing.assert_array_equal(getattr(targets, name), getattr(whole, name), err_msg=name)
+
+
 def test_bootstrap_left_to_the_caller() -> None:
     game = Game(players=[0, 1, 1, 0, 1], rewards=[1, 2, -1, 4], values=[10, 20, 30, 40, 8])
     targets = unroll(positions_of(game), [0], K=4, gamma=0.5, n=2, stored=False)
@@ -194,7 +211,8 @@ def check_sample(
         real = s < game.length
         assert targets.row[t, k] == (start + min(s, last_position)) % capacity
         assert targets.value_mask[t, k] == float(real or known)
-        assert targets.policy_mask[t, k] == float(real)
+        searched_fully = real and s not in game.fast
+        assert targets.policy_mask[t, k] == float(searched_fully)
         value = targets.value[t, k]
         if real and not stored:
             last = targets.bootstrap_row[t, k]
@@ -206,9 +224,12 @@ def check_sample(
                 assert s + n >= game.length and not game.truncated
         expected = lambda_mix(game, s, gamma, n, lam) if real else 0.0
         assert value == pytest.approx(expected, abs=1e-5)
-        assert targets.policy[t, k].tolist() == (game.policy(s).tolist() if real else [0, 0, 0])
+        assert targets.policy[t, k].tolist() == (
+            game.policy(s).tolist() if searched_fully else [0, 0, 0]
+        )
         if k == targets.reward.shape[1]:
             break
+        assert targets.real_action[t, k] == real
         assert targets.reward[t, k] == (game.rewards[s] if real else 0.0)
         assert targets.reward_mask[t, k] == float(real or known)
         seen = s + 1 <= last_position

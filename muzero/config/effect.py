@@ -68,6 +68,8 @@ def _unused(config: Config, facts: Facts) -> Iterator[tuple[tuple[str, ...], str
         )
     if search.normalization in ("bounds", "none"):
         yield ("search.min_value_range",), f"search.normalization is {search.normalization}"
+    if config.runtime.device == "cpu":
+        yield ("search.cuda_graph",), "runtime.device is cpu"
     if not config.replay.prioritized:
         yield _PER_ONLY, "replay.prioritized is false"
     if learner.schedule != "step":
@@ -83,6 +85,10 @@ def _unused(config: Config, facts: Facts) -> Iterator[tuple[tuple[str, ...], str
         yield ("network.projection_size",), "learner.consistency_loss_weight is 0"
     if config.reanalyze.fresh_fraction == 0:
         yield _REANALYZE_ONLY, "reanalyze.fresh_fraction is 0"
+    if config.selfplay.full_search_fraction == 1:
+        yield ("selfplay.fast_simulations",), "selfplay.full_search_fraction is 1"
+    if config.evaluation.num_simulations == 0:
+        yield ("evaluation.stop_early",), "evaluation.num_simulations is 0"
     if config.selfplay.opening_fraction == 0:
         yield ("selfplay.max_opening_moves",), "selfplay.opening_fraction is 0"
     if config.selfplay.max_opening_moves == 0:

@@ -159,6 +159,8 @@ class SearchConfig:
     """`puct` or `gumbel`."""
     num_simulations: int = 32
     """Simulations per move, unless a role sets its own."""
+    dynamics: str = "learned"
+    """Moves inside the tree: `learned` (the network's dynamics, MuZero) or `rules` (the game's own, AlphaZero; OpenSpiel's games without chance)."""
     max_depth: int | None = None
     """Deepest node in edges; null is no limit."""
     normalization: str = "tree"
@@ -179,6 +181,8 @@ class SearchConfig:
     """Dirichlet noise at PUCT's root in self-play."""
     root_exploration_fraction: float = 0.25
     """Share of that noise in the root prior."""
+    forced_playouts: float = 0.0
+    """PUCT in self-play: a visited root action with fewer than sqrt(forced_playouts * prior * simulations so far) visits goes first, and what that cost is pruned from the policy target (KataGo, with 2); 0 is off."""
     max_num_considered_actions: int = 16
     """Gumbel: actions that sequential halving starts with."""
     gumbel_scale: float = 1.0
@@ -193,6 +197,12 @@ class SearchConfig:
     """Root value that becomes a target: `mean` (of network and backups) or `best` (q of the chosen action)."""
     num_threads: int = 1
     """Threads that share the rows of a batch; never changes a result."""
+    pipelined: bool = False
+    """Self-play searches in two halves, each in a thread of its own with its own copy of the network: for two idle CPU cores, or a GPU."""
+    bfloat16: bool | None = False
+    """Networks of searches multiply in bfloat16; null does where that is faster (Intel's AMX; CUDA from Ampere on). Checked by scripts/check_bfloat16.py."""
+    cuda_graph: bool = True
+    """On CUDA, a step of the network inside the tree is captured as a graph once and then replayed."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -203,6 +213,12 @@ class SelfPlayConfig:
     """Games in lock step."""
     num_simulations: int | None = None
     """Simulations per move; null takes `search.num_simulations`."""
+    full_search_fraction: float = 1.0
+    """Share of the moves that are searched in full, with noise and for a policy target; the others get a fast search without noise, for a move and a value (KataGo's playout caps)."""
+    fast_simulations: int | None = None
+    """Simulations of a fast search; needed where `full_search_fraction` is below 1."""
+    reuse_subtree: bool = False
+    """Begin a search with the tree below the move played; its simulations count, so fewer are made anew."""
     temperatures: list[float] = field(default_factory=lambda: [1.0])
     """Visit-count temperatures, one per stage of training; 0 takes the search's own choice, as Gumbel always does."""
     temperature_steps: list[int] = field(default_factory=list)
@@ -314,7 +330,7 @@ class ReanalyzeConfig:
     """Refreshing of stored targets with newer weights."""
 
     fresh_fraction: float = 0.0
-    """Wished share of sampled policy targets no older than `max_target_age`; 0 turns reanalyze off."""
+    """Wished share of sampled targets no older than `max_target_age`; 0 turns reanalyze off."""
     max_target_age: int = 1_000
     """Learner steps after which a target counts as stale."""
     batch_size: int = 256
@@ -363,6 +379,8 @@ class EvaluationConfig:
     """Opponents of two-player games: `random`, `rollout:<simulations>`, `perfect`, or a run folder."""
     max_opening_moves: int = 4
     """Each pair of games begins with up to so many random moves, so that games differ."""
+    stop_early: bool = False
+    """End a search as soon as no remaining simulation can change its move: the same play with fewer simulations."""
     exhaustive: bool = False
     """Small games: also `optimal_move_rate` and `losing_lines` over all positions."""
     max_episode_steps: int | None = None

@@ -147,6 +147,33 @@ def _support(config: Config, facts: Facts) -> Iterator[str]:
 
 def _search(config: Config, facts: Facts) -> Iterator[str]:
     search = config.search
+    if search.forced_playouts > 0 and search.kind == "gumbel":
+        yield (
+            f"search.forced_playouts is {search.forced_playouts:g}, but search.kind is 'gumbel', whose sequential halving "
+            "decides by itself how often a root action is visited; set forced_playouts to 0, or take search=puct"
+        )
+    if search.pipelined:
+        if config.selfplay.num_games < 2:
+            yield (
+                f"search.pipelined is true, which needs two halves, but selfplay.num_games is {config.selfplay.num_games}; "
+                "play at least 2 games, or set pipelined to false"
+            )
+        if search.dynamics == "rules":
+            yield (
+                "search.pipelined is true with search.dynamics='rules', whose moves are made by one thread at a time; set "
+                "pipelined to false"
+            )
+    if search.dynamics == "rules":
+        if config.env.kind != "open_spiel":
+            yield (
+                f"search.dynamics is 'rules', but env.kind is {config.env.kind!r}: only OpenSpiel's games have states that a "
+                "search can copy and play on from; set search.dynamics to learned"
+            )
+        if config.reanalyze.fresh_fraction > 0:
+            yield (
+                f"reanalyze.fresh_fraction is {config.reanalyze.fresh_fraction:g} with search.dynamics='rules': replay holds "
+                "observations, and the rules cannot play on from these; set fresh_fraction to 0, or dynamics to learned"
+            )
     if search.value_min >= search.value_max:
         yield f"search.value_min is {search.value_min:g}; it must be below search.value_max, {search.value_max:g}"
     elif search.normalization == "bounds" and facts.return_bounds is not None:
@@ -171,6 +198,21 @@ def _selfplay(config: Config, facts: Facts) -> Iterator[str]:
         )
     if any(later <= earlier for earlier, later in pairwise(steps)):
         yield f"selfplay.temperature_steps is {steps}; its steps must increase"
+    if 0 < selfplay.full_search_fraction < 1:
+        own = selfplay.num_simulations
+        name = "search.num_simulations" if own is None else "selfplay.num_simulations"
+        full = config.search.num_simulations if own is None else own
+        if selfplay.fast_simulations is None:
+            yield (
+                f"selfplay.full_search_fraction is {selfplay.full_search_fraction:g}, so the other moves get a fast search, but "
+                "selfplay.fast_simulations is null; give it a number, such as a fifth of "
+                f"{name}, {full}"
+            )
+        elif selfplay.fast_simulations >= full:
+            yield (
+                f"selfplay.fast_simulations is {selfplay.fast_simulations}; it must be below {name}, {full}, "
+                "or selfplay.full_search_fraction be 1"
+            )
 
 
 def _replay(config: Config, facts: Facts) -> Iterator[str]:

@@ -3,6 +3,7 @@
 Letters: `B` rows (games), `A` actions, `*F` shape of one frame.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -101,6 +102,10 @@ class OpenSpielEnv:
             final_frame=final_frame,
             final_to_play=None if final_frame is None else to_play,
         )
+
+    def states(self, rows: Sequence[int]) -> list[pyspiel.State]:
+        """See `StatesEnv`."""
+        return [self._states[row] for row in rows]
 
     def state(self) -> dict[str, Any]:
         """Each row's actions since its episode began, chance's included, and its generator."""

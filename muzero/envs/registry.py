@@ -3,8 +3,9 @@
 import importlib
 from typing import Any
 
-from muzero.config.schema import EnvConfig
+from muzero.config.schema import EnvConfig, OpenSpielConfig
 from muzero.envs.base import BatchedEnv, EnvSpec
+from muzero.envs.states import GameRules
 
 # kind -> module, class, package it needs, how to install that
 _ADAPTERS = {
@@ -32,6 +33,22 @@ def make_spec(config: EnvConfig) -> EnvSpec:
     module, _ = _adapter(config)
     spec: EnvSpec = module.make_spec(config)
     return spec
+
+
+def make_rules(config: EnvConfig) -> GameRules:
+    """The rules of `config`'s game, for `search.dynamics=rules`.
+
+    Raises ValueError as `make_env` does, and for an environment whose states cannot be copied or that has chance events.
+    """
+    if not isinstance(config, OpenSpielConfig):
+        raise ValueError(
+            f"search.dynamics=rules needs states that can be copied, which only OpenSpiel's games have; env.kind is "
+            f"{config.kind!r}: set search.dynamics=learned"
+        )
+    _adapter(config)  # names what is missing
+    from muzero.envs.open_spiel_rules import OpenSpielRules
+
+    return OpenSpielRules(config)
 
 
 def _adapter(config: EnvConfig) -> tuple[Any, str]:

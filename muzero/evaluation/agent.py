@@ -3,6 +3,8 @@
 Letters: `B` positions, `A` actions, `*O` the shape of an observation.
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -10,15 +12,31 @@ import numpy.typing as npt
 
 from mcts import Search, SearchSettings, run
 from mcts.base import BoolArray, IntArray
-from muzero.inference.local import LocalModel
+from muzero.envs.states import State
+from muzero.inference.rules import SearchModel, plant_roots
 
 
 class BatchedAgent(Protocol):
     """What a player or an evaluation needs of an agent, such as `Agent`."""
 
-    def act(self, observation: npt.NDArray[Any], legal: BoolArray) -> IntArray:
-        """Actions `[B]` for observations `[B, *O]` with legal actions `[B, A]`."""
+    def act(
+        self,
+        observation: npt.NDArray[Any],
+        legal: BoolArray,
+        states: Sequence[State] | None = None,
+    ) -> IntArray:
+        """Actions `[B]` for observations `[B, *O]` with legal actions `[B, A]`, and states `[B]` where there are any."""
         ...
+
+
+@dataclass(slots=True)
+class Effort:
+    """What an agent has searched since it was made."""
+
+    searches: int = 0
+    """Positions searched; a forced move needs no search."""
+    simulations: int = 0
+    """Simulations made there."""
 
 
 class Agent:
@@ -33,7 +51,7 @@ class Agent:
 
     def __init__(
         self,
-        model: LocalModel,
+        model: SearchModel,
         settings: SearchSettings | None,
         *,
         num_actions: int,
@@ -43,6 +61,7 @@ class Agent:
         self.model = model
         self.settings = settings
         self.batch_size = batch_size
+        self.effort = Effort()
         self._search = (
             None
             if settings is None
@@ -54,21 +73,35 @@ class Agent:
             )
         )
 
-    def act(self, observation: npt.NDArray[Any], legal: BoolArray) -> IntArray:
-        """Actions `[B]` for observations `[B, *O]` with legal actions `[B, A]`; any `B`."""
+    def act(
+        self,
+        observation: npt.NDArray[Any],
+        legal: BoolArray,
+        states: Sequence[State] | None = None,
+    ) -> IntArray:
+        """Actions `[B]` for observations `[B, *O]` with legal actions `[B, A]`; any `B`.
+
+        `states[B]`, such as `pyspiel.State`s, are needed by an agent that searches with the rules (`search.dynamics=rules`).
+        """
         actions = legal.argmax(axis=1).astype(np.int32)
         (open_rows,) = np.nonzero(legal.sum(axis=1) != 1)  # a forced move needs no search
         for start in range(0, len(open_rows), self.batch_size):
             rows = open_rows[start : start + self.batch_size]
-            actions[rows] = self._act(observation[rows], legal[rows])
+            searched = None if states is None else [states[row] for row in rows.tolist()]
+            actions[rows] = self._act(observation[rows], legal[rows], searched)
         return actions
 
-    def _act(self, observation: npt.NDArray[Any], legal: BoolArray) -> IntArray:
+    def _act(
+        self, observation: npt.NDArray[Any], legal: BoolArray, states: Sequence[State] | None
+    ) -> IntArray:
         if not legal.any(axis=1).all():
             raise ValueError(
                 "a position without a legal action cannot be played; the environment's `legal` is all False"
             )
-        root = self.model.roots(observation)
+        root = plant_roots(self.model, observation, states)
         if self._search is None:
             return np.where(legal, root.prior_logits, -np.inf).argmax(axis=1).astype(np.int32)
-        return run(self._search, self.model, root, legal).best_action
+        output = run(self._search, self.model, root, legal)
+        self.effort.searches += len(legal)
+        self.effort.simulations += int(output.num_simulations.sum())
+        return output.best_action

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from muzero.envs.base import BatchedEnv
 from muzero.envs.stacking import FrameStack
+from muzero.envs.states import states_of
 from muzero.evaluation.agent import BatchedAgent
 from muzero.evaluation.statistics import bootstrap_interval, interquartile_mean, tally
 
@@ -133,7 +134,9 @@ def _play(env: BatchedEnv, agent: BatchedAgent, quota: _Quota, seed: int) -> dic
                 rng = np.random.default_rng([seed, number, len(episode.actions), _OPPONENT_STREAM])
                 actions[row] = rng.choice(np.flatnonzero(step.legal[row]))
         if searched:
-            actions[searched] = agent.act(stack.observation[searched], step.legal[searched])
+            actions[searched] = agent.act(
+                stack.observation[searched], step.legal[searched], states_of(env, searched)
+            )
         movers = step.to_play
         step = env.step(actions)
         ended = step.terminated | step.truncated

@@ -104,7 +104,7 @@ class AgentPlayer:
         """See `Player`; the seeds are not used, an agent draws nothing."""
         if not states:
             return []
-        return self.agent.act(self.observations(states), self.legal(states)).tolist()
+        return self.agent.act(self.observations(states), self.legal(states), states).tolist()
 
     def legal(self, states: Sequence[pyspiel.State]) -> BoolArray:
         """`[B, A]` legal actions."""

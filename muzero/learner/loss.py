@@ -54,7 +54,10 @@ def step_weights(num_unroll_steps: int, device: torch.device) -> Tensor:
 
 
 def compute_loss(network: MuZeroNetwork, inputs: Inputs, weights: LossWeights) -> Loss:
-    """The loss of a batch: mean over samples of importance weight times the sample's unrolled sum."""
+    """The loss of a batch: mean over samples of importance weight times the sample's unrolled sum.
+
+    Masked entries add nothing; the mean is over all samples, whatever is masked in them.
+    """
     unrolled = _to_float32(network.unroll(inputs.observation, inputs.action))
     num_steps, batch_size = inputs.action.shape
     scale = step_weights(num_steps, inputs.weight.device) * (inputs.weight / batch_size)

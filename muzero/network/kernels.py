@@ -95,27 +95,6 @@ def scale_rows_backward(gradient: Array, latent: Array, spread: Array, result: A
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def read_scalars(
-    outputs: Array, first: int, num_atoms: int, atom_width: float, transform: bool, scalar: Array
-) -> None:
-    """`Support.decode` of `S` columns from `first` on of `outputs` `[n, W]`, into `scalar` `[n]`."""
-    half = num_atoms // 2
-    for i in range(len(scalar)):
-        logits = outputs[i, first : first + num_atoms]
-        largest = logits[0]
-        for j in range(1, num_atoms):
-            largest = max(largest, logits[j])
-        weighted = ZERO
-        total = ZERO
-        for j in range(num_atoms):
-            weight = math.exp(logits[j] - largest)
-            weighted += weight * np.float32(j - half)
-            total += weight
-        x = weighted / total * np.float32(atom_width)
-        scalar[i] = unsquash_one(x) if transform else x
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
 def unsquash_one(y: np.float32) -> np.float32:
     """`muzero.network.support.unsquash` of one number."""
     size = abs(y)

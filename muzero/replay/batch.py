@@ -18,7 +18,8 @@ class Batch:
     """`B` sampled positions, each with `K` unrolled steps and its targets.
 
     Masks are 1.0 or 0.0. Behind a terminal state reward and value targets are 0 with mask 1 and the policy mask is 0;
-    behind a truncation all masks are 0. Actions behind an end are drawn at random.
+    behind a truncation all masks are 0. The policy mask is 0 as well at positions that were searched fast (playout caps).
+    Actions behind an end are drawn at random.
     """
 
     observation: npt.NDArray[Any]
@@ -36,7 +37,7 @@ class Batch:
     value_mask: FloatArray
     """`[B, K+1]`."""
     policy: FloatArray
-    """`[B, K+1, A]` policy target."""
+    """`[B, K+1, A]` policy target; 0 where masked."""
     policy_mask: FloatArray
     """`[B, K+1]`."""
     turn: FloatArray

@@ -18,7 +18,7 @@ from muzero.replay.batch import Batch
 from muzero.replay.episode import Segment
 from muzero.replay.limiter import RateLimiter
 from muzero.replay.priorities import Priorities
-from muzero.replay.refresh import fresh_mass, oldest_targets, write_targets
+from muzero.replay.refresh import TARGET_COLUMNS, fresh_mass, oldest_targets, write_targets
 from muzero.replay.segments import check_segment, head_length, tail_length
 from muzero.replay.storage import RootPositions, Storage
 from muzero.targets import unroll_targets, value_targets
@@ -175,7 +175,6 @@ class ReplayBuffer:
             targets.td_lambda,
             self._stored_bootstrap,
         )
-        real_action = unrolled.policy_mask[:, :-1] > 0
         stored_action = columns["action"][unrolled.row[:, :-1]]
         np.add.at(columns["times_sampled"], slot, 1)
         self._counts["sampled"] += batch_size
@@ -185,7 +184,7 @@ class ReplayBuffer:
             next_observation=(
                 self._observations(unrolled.row[:, 1:]) if self._with_next_observation else None
             ),
-            action=np.where(real_action, stored_action, random_action),
+            action=np.where(unrolled.real_action, stored_action, random_action),
             reward=unrolled.reward,
             reward_mask=unrolled.reward_mask,
             value=unrolled.value,
@@ -253,13 +252,14 @@ class ReplayBuffer:
     ) -> tuple[int, int]:
         """Replace the targets of positions `[n]` by those that weights `version` searched; returns (written, dropped).
 
+        A position that had no policy target has one now.
         Dropped are results of evicted positions and those not newer than the stored target. Priorities stay as they are
         until the position is sampled. Copies of a position in the context of another segment keep their targets.
         """
         columns = self._storage.columns
         written = int(
             write_targets(
-                (columns["policy"], columns["root_value"], columns["target_version"]),
+                tuple(columns[name] for name in TARGET_COLUMNS),
                 columns["generation"],
                 self._in_flight,
                 slot,

@@ -35,7 +35,9 @@ class Segment:
     legal: npt.NDArray[np.bool_]
     """`[L, A]` legal actions."""
     policy: npt.NDArray[np.float32]
-    """`[L, A]` policy target."""
+    """`[L, A]` policy target; 0 where there is none."""
+    has_policy: npt.NDArray[np.bool_]
+    """`[L]` whether the policy is a target; not behind a truncation, and not where the search was a fast one."""
     root_value: npt.NDArray[np.float32]
     """`[L]` search value (the network's value where no search was done), seen by the player to move."""
     has_action: npt.NDArray[np.bool_]
@@ -51,3 +53,10 @@ class Segment:
 
     def __len__(self) -> int:
         return len(self.action)
+
+
+def with_policy_flags(arrays: dict[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
+    """Saved columns of positions; those of a run from before `has_policy` get it: there every policy was a target."""
+    if "has_policy" in arrays or "policy" not in arrays:
+        return arrays
+    return {**arrays, "has_policy": np.asarray(arrays["policy"].any(axis=-1))}

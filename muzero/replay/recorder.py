@@ -8,7 +8,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from muzero.replay.episode import TURN_OTHER, TURN_SAME, TURN_TERMINAL, Segment
+from muzero.replay.episode import (
+    TURN_OTHER,
+    TURN_SAME,
+    TURN_TERMINAL,
+    Segment,
+    with_policy_flags,
+)
 
 
 class Recorder:
@@ -46,6 +52,7 @@ class Recorder:
             "to_play": np.zeros(shape, np.int8),
             "legal": np.zeros((*shape, num_actions), np.bool_),
             "policy": np.zeros((*shape, num_actions), np.float32),
+            "has_policy": np.zeros(shape, np.bool_),
             "root_value": np.zeros(shape, np.float32),
             "has_action": np.zeros(shape, np.bool_),
             "version": np.zeros(shape, np.int32),
@@ -65,11 +72,15 @@ class Recorder:
         to_play: npt.NDArray[np.integer],
         action: npt.NDArray[np.integer],
         policy: npt.NDArray[np.floating],
+        has_policy: npt.NDArray[np.bool_],
         root_value: npt.NDArray[np.floating],
         version: int,
         sampled: npt.NDArray[np.bool_],
     ) -> None:
-        """Note the position of every row; `sampled[B]` False keeps it as context only (random openings)."""
+        """Note the position of every row; `sampled[B]` False keeps it as context only (random openings).
+
+        `has_policy` `[B]` tells whether `policy` `[B, A]` is a target; it must be 0 where it is not.
+        """
         at = (self._rows, self._length)
         columns = self._columns
         columns["frame"][at] = frame
@@ -77,6 +88,7 @@ class Recorder:
         columns["to_play"][at] = to_play
         columns["action"][at] = action
         columns["policy"][at] = policy
+        columns["has_policy"][at] = has_policy
         columns["root_value"][at] = root_value
         columns["version"][at] = version
         columns["has_action"][at] = True
@@ -136,6 +148,7 @@ class Recorder:
 
     def restore(self, arrays: dict[str, npt.NDArray[Any]]) -> None:
         """Continue from `state`."""
+        arrays = with_policy_flags(arrays)
         for name, column in self._columns.items():
             column[:, : arrays[name].shape[1]] = arrays[name]
         self._length[:] = arrays["recorder_length"]
@@ -151,7 +164,7 @@ class Recorder:
         columns["to_play"][at] = to_play
         columns["root_value"][at] = value
         columns["version"][at] = columns["version"][row, self._length[row] - 1]
-        for name in ("action", "reward", "turn", "legal", "policy", "has_action"):
+        for name in ("action", "reward", "turn", "legal", "policy", "has_policy", "has_action"):
             columns[name][at] = 0
         self._length[row] += 1
 

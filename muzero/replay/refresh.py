@@ -6,6 +6,9 @@ Letters: `C` rows of the ring, `n` results, `A` actions.
 import numpy as np
 from numba import njit
 
+TARGET_COLUMNS = ("policy", "has_policy", "root_value", "target_version")
+"""What `write_targets` writes, in its order."""
+
 _VERSION_SHIFT = 32
 _ROW_MASK = (1 << _VERSION_SHIFT) - 1
 
@@ -68,10 +71,11 @@ def fresh_mass(weights, target_version, oldest_fresh_version):  # type: ignore[n
 def write_targets(columns, generations, in_flight, rows, generation, result):  # type: ignore[no-untyped-def]
     """Write `result` (policy `[n, A]`, root value `[n]`, version) to `rows[n]` of `columns`; returns how many were written.
 
+    `columns` are `TARGET_COLUMNS`; every row written has a policy target from now on.
     A row of another generation is left alone. A row of an equal or newer version keeps its target, but is no longer in
     flight.
     """
-    policy, root_value, target_version = columns
+    policy, has_policy, root_value, target_version = columns
     new_policy, new_root_value, version = result
     num_written = 0
     for i in range(rows.shape[0]):
@@ -81,6 +85,7 @@ def write_targets(columns, generations, in_flight, rows, generation, result):  #
         in_flight[row] = False
         if version > target_version[row]:
             policy[row] = new_policy[i]
+            has_policy[row] = True
             root_value[row] = new_root_value[i]
             target_version[row] = version
             num_written += 1

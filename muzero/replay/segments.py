@@ -87,6 +87,8 @@ def check_segment(segment: Segment, spec: EnvSpec, *, head: int, tail: int) -> N
         raise ValueError(
             "only the last position of a segment may be without action, and it is never sampled"
         )
+    if (segment.has_policy & ~segment.has_action).any():
+        raise ValueError("a position of a segment without action cannot have a policy target")
     if not ends_episode(segment) and length - 1 - last < tail:
         raise ValueError(
             f"a segment that does not end its episode has {length - 1 - last} positions behind the last sampled one, "

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from numba import njit
 
 from muzero.envs.base import EnvSpec
-from muzero.replay.episode import Segment
+from muzero.replay.episode import Segment, with_policy_flags
 from muzero.targets import Positions
 
 IndexArray = npt.NDArray[np.int64]
@@ -46,7 +46,9 @@ class RootPositions:
     target_version: npt.NDArray[np.int32]
     """`[n]` weights version that searched the stored target."""
     policy: npt.NDArray[np.float32]
-    """`[n, A]` stored policy target."""
+    """`[n, A]` stored policy target; 0 where there is none."""
+    has_policy: npt.NDArray[np.bool_]
+    """`[n]` whether the stored policy is a target."""
     root_value: npt.NDArray[np.float32]
     """`[n]` stored search value, seen by the player to move."""
 
@@ -82,6 +84,7 @@ def column_types(spec: EnvSpec) -> dict[str, tuple[tuple[int, ...], npt.DTypeLik
         "to_play": ((), np.int8),
         "legal": (((spec.num_actions + 7) // 8,), np.uint8),
         "policy": ((spec.num_actions,), np.float32),
+        "has_policy": ((), np.bool_),
         "root_value": ((), np.float32),
         "has_action": ((), np.bool_),
         "starts_episode": ((), np.bool_),
@@ -116,9 +119,7 @@ class Storage:
             column.fill(NO_GENERATION if name == "generation" else 0)
             self.columns[name] = column
         columns = self.columns
-        self.targets = Positions(
-            *(columns[k] for k in ("reward", "turn", "has_action", "root_value", "policy"))
-        )
+        self.targets = Positions(*(columns[name] for name in Positions._fields))
         self.segments: deque[StoredSegment] = deque()
         self.num_used = 0
         """Rows held by segments, context included."""
@@ -149,6 +150,7 @@ class Storage:
             "to_play": segment.to_play,
             "legal": np.packbits(segment.legal, axis=1),
             "policy": segment.policy,
+            "has_policy": segment.has_policy,
             "root_value": segment.root_value,
             "has_action": segment.has_action,
             "starts_episode": starts,
@@ -203,6 +205,7 @@ class Storage:
             generation=columns["generation"][rows],
             target_version=columns["target_version"][rows],
             policy=columns["policy"][rows],
+            has_policy=columns["has_policy"][rows],
             root_value=columns["root_value"][rows],
         )
 
@@ -224,6 +227,7 @@ class Storage:
                 f"replay.capacity is {self.capacity}, but the saved replay has {meta['capacity']} positions; "
                 f"set replay.capacity={meta['capacity']} or resume without the saved replay"
             )
+        arrays = with_policy_flags(arrays)
         high_water = len(arrays["generation"]) if "generation" in arrays else 0
         for name, column in self.columns.items():
             saved = arrays.get(name)

@@ -7,11 +7,15 @@ import numpy as np
 import torch
 
 from mcts import Search, SearchSettings
+from mcts.pipeline import SearchPair, split_rows
 from muzero.config.schema import Config, SearchConfig
 from muzero.envs.base import EnvSpec
-from muzero.envs.registry import make_env, make_spec
+from muzero.envs.registry import make_env, make_rules, make_spec
 from muzero.evaluation.agent import Agent
 from muzero.inference.local import LocalModel
+from muzero.inference.pair import ModelPair
+from muzero.inference.precision import choose_bfloat16
+from muzero.inference.rules import NetworkRulesModel, RulesModel, SearchModel
 from muzero.learner.learner import Learner
 from muzero.network.base import MuZeroNetwork, NetworkSpec
 from muzero.network.factory import make_network
@@ -87,8 +91,17 @@ def network_spec(config: Config, spec: EnvSpec) -> NetworkSpec:
     )
 
 
-def search_settings(search: SearchConfig, num_simulations: int | None) -> SearchSettings:
-    """The search's own record, with a role's number of simulations if it sets one."""
+def search_settings(
+    search: SearchConfig,
+    num_simulations: int | None,
+    *,
+    forced_playouts: float = 0.0,
+    stop_early: bool = False,
+) -> SearchSettings:
+    """The search's own record, with a role's number of simulations if it sets one.
+
+    Forced playouts explore and early stops leave policies unfinished: the one is for self-play, the other for evaluation.
+    """
     return SearchSettings(
         kind=search.kind,
         num_simulations=search.num_simulations if num_simulations is None else num_simulations,
@@ -107,6 +120,8 @@ def search_settings(search: SearchConfig, num_simulations: int | None) -> Search
         value_scale=search.value_scale,
         maxvisit_init=search.maxvisit_init,
         use_mixed_value=search.use_mixed_value,
+        forced_playouts=forced_playouts,
+        stop_early=stop_early,
     )
 
 
@@ -126,8 +141,13 @@ class Builder:
 
     @classmethod
     def of(cls, config: Config) -> "Builder":
-        """A builder for `config`; looks at the environment once."""
+        """A builder for `config`; looks at the environment once.
+
+        Raises ValueError if the environment cannot be had, or not with the config's network or search.
+        """
         spec = make_spec(config.env)
+        if config.search.dynamics == "rules":
+            make_rules(config.env)  # tells at once why not
         return cls(config, spec, network_spec(config, spec), choose_device(config.runtime.device))
 
     def network(self) -> MuZeroNetwork:
@@ -168,12 +188,17 @@ class Builder:
     def selfplay(self) -> SelfPlay:
         """Self-play with the untrained network."""
         config = self.config
-        settings = search_settings(config.search, config.selfplay.num_simulations)
+        settings = search_settings(
+            config.search,
+            config.selfplay.num_simulations,
+            forced_playouts=config.search.forced_playouts,
+        )
         num_games = config.selfplay.num_games
+        model, search = self.searcher(num_games, settings)
         return SelfPlay(
             make_env(config.env, num_games),
-            self.model(num_games, settings.num_simulations),
-            self.search(num_games, settings),
+            model,
+            search,
             settings,
             config.selfplay,
             head=head_length(self.spec.num_stacked_frames),
@@ -182,14 +207,39 @@ class Builder:
             seed=role_seed(config, Role.SELFPLAY),
         )
 
+    def searcher(
+        self, num_games: int, settings: SearchSettings
+    ) -> tuple[SearchModel | ModelPair, Search | SearchPair]:
+        """Model and search of self-play: pairs of them if it is pipelined."""
+        if not self.config.search.pipelined:
+            return self.model(num_games, settings.num_simulations), self.search(num_games, settings)
+        first = split_rows(num_games)
+        halves = (
+            self.network_model(number, settings.num_simulations + 1)
+            for number in (first, num_games - first)
+        )
+        search = SearchPair(
+            settings,
+            batch_size=num_games,
+            num_actions=self.spec.num_actions,
+            num_threads=self.config.search.num_threads,
+        )
+        return ModelPair(*halves), search
+
     def refresher(self) -> Refresher | None:
         """Reanalyze's searches, with the untrained network; None if reanalyze is off."""
         config = self.config.reanalyze
         if config.fresh_fraction <= 0.0:
             return None
         settings = search_settings(self.config.search, config.num_simulations)
+        model = self.model(config.batch_size, settings.num_simulations)
+        if isinstance(model, RulesModel):
+            raise ValueError(
+                f"reanalyze.fresh_fraction={config.fresh_fraction:g} cannot be had with search.dynamics=rules: replay holds "
+                "observations, no states"
+            )
         return Refresher(
-            self.model(config.batch_size, settings.num_simulations),
+            model,
             self.search(config.batch_size, settings),
             root_value=self.config.search.root_value,
         )
@@ -204,7 +254,11 @@ class Builder:
             num_simulations = self.config.evaluation.num_simulations
         settings = None
         if num_simulations != 0:
-            settings = search_settings(self.config.search, num_simulations)
+            settings = search_settings(
+                self.config.search,
+                num_simulations,
+                stop_early=self.config.evaluation.stop_early,
+            )
         return Agent(
             self.model(batch_size, 0 if settings is None else settings.num_simulations),
             settings,
@@ -213,14 +267,27 @@ class Builder:
             num_threads=self.config.search.num_threads,
         )
 
-    def model(self, batch_size: int, num_simulations: int) -> LocalModel:
+    def model(self, batch_size: int, num_simulations: int) -> SearchModel:
         """The network as the search sees it, with room for `batch_size` trees."""
+        plays_rules = self.config.search.dynamics == "rules" and num_simulations > 0
+        network = self.network_model(batch_size, 1 if plays_rules else num_simulations + 1)
+        if not plays_rules:
+            return network
+        rules = make_rules(self.config.env)
+        return NetworkRulesModel(rules, network, num_nodes=num_simulations + 1)
+
+    def network_model(self, batch_size: int, num_nodes: int) -> LocalModel:
+        """The network with its own dynamics."""
+        search = self.config.search
         return LocalModel(
             self.network(),
             batch_size=batch_size,
-            num_nodes=num_simulations + 1,
+            num_nodes=num_nodes,
             discount=self.config.targets.discount,
             device=self.device,
+            bfloat16=choose_bfloat16(search.bfloat16, self.device),
+            cuda_graph=search.cuda_graph,
+            num_threads=search.num_threads,
         )
 
     def search(self, batch_size: int, settings: SearchSettings) -> Search:

@@ -53,11 +53,23 @@ class RunEvaluator:
     ) -> list[dict[str, Any]]:
         """One report per opponent, or one of the episodes of a single-agent environment, as JSON types.
 
+        `simulations_per_move` is the mean over all positions that this evaluation searched, those of forced moves left
+        out.
+
         Args:
             folder: Where the games are written, one JSON object a line.
         """
-        builder, config = self._builder, self._config
         self._agent.model.load(weights, version)
+        before = replace(self._agent.effort)
+        reports = self._reports(folder)
+        effort = self._agent.effort
+        searches = effort.searches - before.searches
+        simulations = effort.simulations - before.simulations
+        mean = simulations / searches if searches > 0 else 0.0
+        return [report | {"simulations_per_move": mean} for report in reports]
+
+    def _reports(self, folder: Path | None) -> list[dict[str, Any]]:
+        builder, config = self._builder, self._config
         if self._board:
             if folder is not None:
                 folder.mkdir(parents=True, exist_ok=True)
@@ -92,6 +104,8 @@ def as_metrics(reports: Sequence[dict[str, Any]]) -> dict[str, float]:
     """The scalars of evaluation reports, under the names of the metrics reference."""
     metrics: dict[str, float] = {}
     for report in reports:
+        if "simulations_per_move" in report:
+            metrics["evaluation/simulations_per_move"] = report["simulations_per_move"]
         if "episodes" in report:
             metrics |= {f"evaluation/{name}": report[key] for key, name in _SCORES.items()}
             continue

@@ -34,9 +34,9 @@ def memory_need(builder: Builder) -> MemoryNeed:
     config = builder.config
     capacity = config.replay.capacity
     replay = capacity * (bytes_per_row(builder.spec) + 1) + bytes_for(capacity)
-    nodes = config.selfplay.num_games * (
-        1 + (config.selfplay.num_simulations or config.search.num_simulations)
-    )
+    nodes = config.selfplay.num_games
+    if config.search.dynamics == "learned":  # the rules' states are no latents
+        nodes *= 1 + (config.selfplay.num_simulations or config.search.num_simulations)
     if config.reanalyze.fresh_fraction > 0.0:
         nodes += config.reanalyze.batch_size * (
             1 + (config.reanalyze.num_simulations or config.search.num_simulations)

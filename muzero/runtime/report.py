@@ -38,6 +38,7 @@ class Reporter:
         metrics.mean("learner/behaviour_age", float(np.mean(step - batch.behaviour_version)))
         age = step - batch.target_version
         metrics.mean("learner/target_age", float(np.mean(age)))
+        metrics.mean("learner/policy_target_fraction", float(np.mean(batch.policy_mask[:, 0])))
         fresh = float(np.mean(age <= config.reanalyze.max_target_age))
         metrics.mean("reanalyze/fresh_fraction", fresh)
         metrics.rate("learner/steps_per_second", 1)

@@ -35,6 +35,11 @@ def test_the_defaults_warn_of_nothing() -> None:
         ({"learner": {"target_network_interval": 7}}, "targets.bootstrap is search"),
         ({"network": {"projection_size": 512}}, "learner.consistency_loss_weight is 0"),
         ({"reanalyze": {"max_target_age": 7}}, "reanalyze.fresh_fraction is 0"),
+        ({"selfplay": {"fast_simulations": 8}}, "selfplay.full_search_fraction is 1"),
+        (
+            {"evaluation": {"num_simulations": 0, "stop_early": True}},
+            "evaluation.num_simulations is 0",
+        ),
         ({"selfplay": {"opening_fraction": 0.5}}, "selfplay.max_opening_moves is 0"),
         ({"selfplay": {"max_opening_moves": 5}}, "selfplay.opening_fraction is 0"),
         ({"logger": {"wandb_project": "mine"}}, "logger.wandb is false"),

@@ -145,6 +145,36 @@ Change = dict[str, dict[str, Any]]
             {"selfplay": {"temperatures": [1.0, 0.5, 0.1], "temperature_steps": [20, 20]}},
             ["selfplay.temperature_steps is [20, 20]", "increase"],
         ),
+        (
+            {"selfplay": {"full_search_fraction": 0.25}},
+            [
+                "full_search_fraction is 0.25",
+                "fast_simulations is null",
+                "search.num_simulations, 32",
+            ],
+        ),
+        (
+            {"selfplay": {"full_search_fraction": 0.25, "fast_simulations": 32}},
+            ["selfplay.fast_simulations is 32", "below search.num_simulations, 32"],
+        ),
+        (
+            {
+                "selfplay": {
+                    "full_search_fraction": 0.25,
+                    "fast_simulations": 16,
+                    "num_simulations": 16,
+                }
+            },
+            ["selfplay.fast_simulations is 16", "below selfplay.num_simulations, 16"],
+        ),
+        ({"selfplay": {"full_search_fraction": 0.25, "fast_simulations": 31}}, []),
+        ({"selfplay": {"full_search_fraction": 1.0, "fast_simulations": 64}}, []),
+        ({"selfplay": {"full_search_fraction": 0.0}}, ["full_search_fraction is 0.0", "above 0"]),
+        (
+            {"search": {"forced_playouts": 2.0}},
+            ["search.forced_playouts is 2", "search.kind is 'gumbel'", "search=puct"],
+        ),
+        ({"search": {"forced_playouts": 2.0, "kind": "puct"}}, []),
         ({"replay": {"min_size": 11, "capacity": 10_000_000}, "learner": {}}, []),
         (
             {"replay": {"min_size": 5_000, "capacity": 4_000}},
@@ -237,6 +267,21 @@ def test_a_game_with_repeated_turns_needs_the_turn_head() -> None:
     (problem,) = problems(config, Facts(turn_order="repeated"))
     assert problem.startswith("network.turn_head is false")
     assert problems(config, Facts(turn_order="alternating")) == []
+
+
+def test_the_rules_need_a_game_of_openspiel_and_no_reanalyze() -> None:
+    rules = {"dynamics": "rules"}
+    assert problems(make_config(search=rules)) == []
+    config = make_config(search=rules, reanalyze={"fresh_fraction": 0.5})
+    (problem,) = problems(config)
+    assert problem.startswith("reanalyze.fresh_fraction is 0.5 with search.dynamics='rules'")
+    assert "set fresh_fraction to 0, or dynamics to learned" in problem
+    config = make_config(search=rules)
+    for env in (GymConfig(id="CartPole-v1", name="c"), AtariConfig(game="pong", name="pong")):
+        config.env = env
+        (problem,) = problems(config)
+        assert f"search.dynamics is 'rules', but env.kind is '{env.kind}'" in problem
+        assert problem.endswith("set search.dynamics to learned")
 
 
 def test_capacity_knows_how_long_episodes_are() -> None:

@@ -64,7 +64,7 @@ class FirstLegal:
     def __init__(self):
         self.observations = []
 
-    def act(self, observation, legal):
+    def act(self, observation, legal, states=None):
         self.observations.append(observation)
         return legal.argmax(axis=1).astype(np.int32)
 
@@ -133,7 +133,7 @@ class PerfectAgent:
         }
         self.movers = []
 
-    def act(self, observation, legal):
+    def act(self, observation, legal, states=None):
         self.movers += observation[:, -1, 0, 0].tolist()
         return np.array([self.table[np.ascontiguousarray(o).tobytes()] for o in observation])
 

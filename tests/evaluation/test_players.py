@@ -51,7 +51,7 @@ class TableAgent:
     def __init__(self):
         self.observations = []
 
-    def act(self, observation, legal):
+    def act(self, observation, legal, states=None):
         self.observations.append(observation)
         return legal.argmax(axis=1).astype(np.int32)
 

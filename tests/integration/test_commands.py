@@ -70,6 +70,19 @@ def test_evaluating_twice_prints_the_same(trained):
     assert first == second
 
 
+def test_baselines_tell_what_is_due_to_the_search(trained):
+    """Row 100: search on an untrained network already plays, so it stands beside the trained one."""
+    arguments = (f"run={trained}", "opponent=random", "games=40", "simulations=50")
+    output = run("evaluate", *arguments, "baselines=true", cwd=trained)
+    report = last_json(output)
+    alone = last_json(run("evaluate", *arguments[:-1], "simulations=0", cwd=trained))
+    assert report["baselines"]["network"]["wins"] == alone["wins"]
+    untrained = report["baselines"]["untrained"]
+    assert untrained["games"] == 40
+    assert (untrained["wins"], untrained["losses"]) != (alone["wins"], alone["losses"])
+    assert "untrained network: against random" in output
+
+
 def test_another_run_as_opponent(trained):
     report = last_json(
         run("evaluate", f"run={trained}", f"opponent={trained}", "games=10", cwd=trained)

@@ -32,6 +32,7 @@ ELSEWHERE = {
     "LearnerConfig.max_nonfinite_steps",  # behind a step that is not finite: test_learner
     "LoggerConfig.wandb_project",  # where wandb is on: test_metrics
     "RuntimeConfig.kind",  # there is one runtime
+    "RuntimeConfig.memory_limit_gb",  # before the run is made: test_memory
     "MLPConfig.kind",  # the section's class says it
     "ResNetConfig.kind",
     "AtariConfig.kind",
@@ -68,9 +69,9 @@ def test_every_setting_is_read_in_a_run(tmp_path: Path, monkeypatch: pytest.Monk
     seen: set[str] = set()
     make, sections = build.search_settings, set()
 
-    def watched_settings(*arguments: Any) -> SearchSettings:
+    def watched_settings(*arguments: Any, **options: Any) -> SearchSettings:
         # To be copied from the section into the search's own record is not to be used.
-        settings = make(*arguments)
+        settings = make(*arguments, **options)
         watch(settings, seen)
         return settings
 

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muzero.network.kernels import read_scalars, unsquash_one
+from muzero.network.kernels import unsquash_one
 from muzero.network.support import Support, require_finite, squash, unsquash
 
 SUPPORTS = [
@@ -126,15 +126,6 @@ def test_the_first_bad_entry_is_named():
     values[1, 2] = np.nan
     with pytest.raises(ValueError, match=r"x has 1 entries.*nan at \(1, 2\)"):
         require_finite(values, "x")
-
-
-@pytest.mark.parametrize("support", SUPPORTS)
-def test_kernel_reads_what_decode_reads(support):
-    outputs = torch.randn(7, support.size + 5) * 3.0
-    scalar = np.zeros(7, np.float32)
-    read_scalars(outputs.numpy(), 2, support.size, support.atom_width, support.transform, scalar)
-    expected = support.decode(outputs[:, 2 : 2 + support.size])
-    np.testing.assert_allclose(scalar, expected.numpy(), rtol=2e-5, atol=1e-5)
 
 
 def test_kernel_inverse_equals_torch_inverse():

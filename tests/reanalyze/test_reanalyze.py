@@ -92,6 +92,55 @@ def test_refreshed_targets_replace_the_oldest_and_carry_the_new_version():
     assert (replay._storage.columns["behaviour_version"][lease.slot] == 0).all()
 
 
+def test_what_was_searched_fast_gets_its_policy_target_by_a_refresh():
+    builder, replay, selfplay, refresher = make(
+        "selfplay.full_search_fraction=0.3",
+        "selfplay.fast_simulations=2",
+        "search.num_simulations=12",
+    )
+    fill(selfplay, replay, 120)
+    sampleable = np.flatnonzero(replay._storage.columns["sampleable"])
+    before = replay.roots(sampleable)
+    assert 0.15 < before.has_policy.mean() < 0.45
+    worker = ReanalyzeWorker()
+    refresher.model.load(other_weights(builder, 2), 7)
+    policies, results = [], []
+    while (lease := take(worker, replay, 8, 7)) is not None:
+        policies.append(lease.positions.policy[lease.positions.has_policy])
+        result = refresher.refresh(lease.positions)
+        results.append(result.policy[lease.positions.has_policy])
+        worker.give_back(replay, lease, result)
+    after = replay.roots(sampleable)
+    assert after.has_policy.all()
+    np.testing.assert_allclose(after.policy.sum(axis=1), 1.0, atol=1e-5)
+    assert (replay.sample(64).policy_mask[:, 0] == 1).all()
+    # The change is told of the policies that there were.
+    changes = [
+        0.5 * np.abs(new - old).sum(axis=1).mean()
+        for old, new in zip(policies, results, strict=True)
+        if len(old)
+    ]
+    report = worker.report()
+    assert report["reanalyze/policy_change"] == pytest.approx(np.mean(changes), rel=1e-5)
+    assert report["reanalyze/value_change"] > 0
+
+
+def test_a_lease_without_any_policy_tells_no_change_of_policies():
+    builder, replay, selfplay, refresher = make(
+        "selfplay.full_search_fraction=0.0001", "selfplay.fast_simulations=2"
+    )
+    fill(selfplay, replay, 30)
+    worker, other = ReanalyzeWorker(), ReanalyzeWorker()
+    refresher.model.load(other_weights(builder, 2), 7)
+    lease = take(worker, replay, 8, 7)
+    worker.give_back(replay, lease, refresher.refresh(lease.positions))
+    other.restore(worker.state())
+    for each in (worker, other):
+        report = each.report()
+        assert report["reanalyze/written"] == 8 and "reanalyze/value_change" in report
+        assert "reanalyze/policy_change" not in report
+
+
 def test_results_for_evicted_positions_are_dropped_and_counted():
     builder, replay, selfplay, refresher = make(
         "replay.capacity=64", "replay.min_size=8", "selfplay.segment_length=10"

@@ -56,6 +56,7 @@ def image_segment(spec: EnvSpec, rng: np.random.Generator, length: int) -> Segme
         to_play=np.zeros(length, np.int8),
         legal=rng.integers(0, 2, (length, spec.num_actions)).astype(bool),
         policy=rng.random((length, spec.num_actions), np.float32),
+        has_policy=np.ones(length, bool),
         root_value=rng.normal(size=length).astype(np.float32),
         has_action=np.ones(length, bool),
         version=np.zeros(length, np.int32),
@@ -204,12 +205,48 @@ def test_memory_per_position() -> None:
     )
     buffer = make_buffer(spec, capacity=1 << 12, min_size=1)
     frame, policy, legal, tree = 4 * 81, 4 * 82, 11, 16
-    small = 6  # action, turn, to_play, has_action, starts_episode, sampleable
+    small = 7  # action, turn, to_play, has_policy, has_action, starts_episode, sampleable
     floats, versions, generation, times, in_flight = 8, 8, 8, 4, 1
     per_position = sum(
         (frame, policy, legal, tree, small, floats, versions, generation, times, in_flight)
     )
     assert buffer.bytes == per_position << 12
+
+
+def test_positions_searched_fast_have_value_targets_and_get_policies_by_a_refresh() -> None:
+    buffer = make_buffer(capacity=10)
+    game = Game([0] * 6, [1.0] * 5, [0.5] * 6, fast=frozenset({1, 2, 4}))
+    buffer.add(segment_of(game))
+    batch = buffer.sample(40)
+    for i, slot in enumerate(batch.slot):
+        steps = range(slot, min(slot + 4, 5))
+        masks = [float(t not in game.fast) for t in steps] + [0.0] * (4 - len(steps))
+        assert batch.policy_mask[i].tolist() == masks
+        assert batch.value_mask[i].tolist() == [1.0] * 4
+        real = len(steps) - (len(steps) == 4)
+        assert batch.action[i, :real].tolist() == [game.action(t) for t in steps][:real]
+    slots = np.array([1, 2])
+    roots = buffer.roots(slots)
+    assert roots.has_policy.tolist() == [False, False] and not roots.policy.any()
+    policy, value = np.full((2, 3), 0.25, np.float32), np.zeros(2, np.float32)
+    assert buffer.write_back(slots, roots.generation, policy, value, 0) == (0, 2)  # not newer
+    assert not buffer.roots(slots).has_policy.any()
+    assert buffer.write_back(slots, roots.generation, policy, value, 1) == (2, 0)
+    assert buffer.roots(np.arange(5)).has_policy.tolist() == [True, True, True, True, False]
+    batch = buffer.sample(40)
+    assert (batch.policy_mask[:, 0] == (batch.slot != 4)).all()
+
+
+def test_a_replay_saved_before_there_were_fast_searches_has_policy_targets_everywhere() -> None:
+    saved = make_buffer(capacity=20)
+    saved.add(segment_of(Game([0] * 6, [1.0] * 5, [0.5] * 6, True)))
+    arrays, meta = saved.state()
+    old = {name: array.copy() for name, array in arrays.items() if name != "has_policy"}
+    buffer = make_buffer(capacity=20)
+    buffer.restore(old, meta)
+    restored, _ = buffer.state()
+    np.testing.assert_array_equal(restored["has_policy"], arrays["has_policy"])
+    assert restored["has_policy"].tolist() == [True] * 5 + [False]
 
 
 def test_reuse_and_never_sampled_are_told_at_eviction() -> None:

@@ -105,6 +105,7 @@ class BufferLife(RuleBasedStateMachine):
         for k in range(min(K + 1, game.length - t)):
             stored = self.model.at[slots[k]]
             assert batch.policy[i, k].tolist() == stored.policy
+            assert batch.policy_mask[i, k] == stored.has_policy
             if k < K:
                 assert batch.action[i, k] == game.action(t + k)
         # values as they are stored now, refreshed ones included
@@ -144,6 +145,7 @@ class BufferLife(RuleBasedStateMachine):
             assert roots.legal[i].tolist() == [(t + a) % 4 != 0 for a in range(3)]
             assert roots.to_play[i] == game.players[t]
             assert roots.target_version[i] == position.target_version
+            assert roots.has_policy[i] == position.has_policy
         self.roots = [*self.roots[-3:], (slots, roots)]
 
     @rule(which=st.integers(0, 3), version=st.integers(0, 7), value=st.integers(-8, 8))
@@ -161,7 +163,7 @@ class BufferLife(RuleBasedStateMachine):
             position.in_flight = False
             if version > position.target_version:
                 position.policy, position.root_value = [float(value)] * 3, value / 4
-                position.target_version = version
+                position.target_version, position.has_policy = version, True
                 written += 1
         result = self.buffer.write_back(slots, roots.generation, policy, values, version)
         assert result == (written, len(slots) - written)

@@ -45,6 +45,7 @@ def play(recorder: Recorder, games: Games, num_moves: int, skip_first: int):
             to_play=to_play,
             action=numbers,
             policy=np.full((rows, NUM_ACTIONS), 1 / NUM_ACTIONS),
+            has_policy=numbers % 3 > 0,
             root_value=numbers * 0.5,
             version=7,
             sampled=sampled,
@@ -119,6 +120,8 @@ def test_every_sampled_position_is_handed_out_once_with_its_context(
         assert carried == min(tail, behind) if is_finished else carried == tail
         np.testing.assert_array_equal(segment.reward[segment.has_action], real * 2.0)
         np.testing.assert_array_equal(segment.root_value[segment.has_action], real * 0.5)
+        np.testing.assert_array_equal(segment.has_policy[segment.has_action], real % 3 > 0)
+        assert not segment.has_policy[~segment.has_action].any()
 
 
 def make_recorder(**changes) -> Recorder:
@@ -141,6 +144,7 @@ def one_move(recorder: Recorder, number: int, **outcome) -> list[Segment]:
         to_play=np.array([outcome.pop("to_play", 0)]),
         action=np.array([number % NUM_ACTIONS]),
         policy=np.full((1, NUM_ACTIONS), 1 / NUM_ACTIONS),
+        has_policy=np.array([True]),
         root_value=np.array([0.25]),
         version=3,
         sampled=np.array([True]),
@@ -205,7 +209,7 @@ def test_restore_continues_with_the_same_segments():
     )
     assert len(ours) == len(theirs) > 3
     for left, right in zip(ours, theirs, strict=True):
-        for name in ("frame", "action", "reward", "turn", "root_value", "has_action"):
+        for name in ("frame", "action", "reward", "turn", "has_policy", "root_value", "has_action"):
             np.testing.assert_array_equal(getattr(left, name), getattr(right, name))
         assert (left.first, left.count, left.starts_episode) == (
             right.first,

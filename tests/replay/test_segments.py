@@ -136,6 +136,7 @@ def test_wrong_segments_are_refused() -> None:
         ({"count": 22}, "cannot have the sampled positions"),
         ({"count": 21}, "never sampled"),
         ({"has_action": without_action}, "only the last position"),
+        ({"has_policy": np.ones(21, bool)}, "without action cannot have a policy target"),
         ({"reward": rewards}, "reward of a segment of games is NaN"),
         ({"reward": rewards[:-1]}, "reward of a segment has shape"),
         ({"legal": episode.legal[:, :2]}, "legal of a segment has shape"),

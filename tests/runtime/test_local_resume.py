@@ -17,7 +17,13 @@ BOARD = ("experiment=tictactoe", "debug=smoke", "selfplay.num_games=6", "runtime
 REANALYZED = (*BOARD, "reanalyze.fresh_fraction=0.9", "reanalyze.max_target_age=4")
 GYM = ("experiment=cartpole", "debug=smoke", "selfplay.segment_length=12")
 CUT = (*GYM, "env.max_episode_steps=9", "replay.prioritized=true", "learner.average_decay=0.9")
+RULES = (*BOARD, "search.dynamics=rules")
 STACKED = (*BOARD, "env.num_stacked_frames=3", "search.kind=puct", "search.normalization=tree")
+CAPPED = (*REANALYZED, "selfplay.full_search_fraction=0.4", "selfplay.fast_simulations=2")
+REUSED = (*GYM, "selfplay.reuse_subtree=true", "search.num_simulations=12")
+PUCT = ("search.kind=puct", "search.forced_playouts=2", "selfplay.opening_fraction=0.3")
+ALL_TOGETHER = (*CAPPED, *PUCT, "selfplay.reuse_subtree=true", "search.num_simulations=9")
+REUSED_RULES = (*BOARD, *PUCT, "selfplay.reuse_subtree=true", "search.dynamics=rules")
 
 
 def make_config(overrides: tuple[str, ...], run_dir: Path, num_steps: int) -> Config:
@@ -103,20 +109,34 @@ def test_another_seed_is_another_run(tmp_path):
 
 @pytest.mark.parametrize(
     "overrides",
-    [BOARD, REANALYZED, GYM, CUT, STACKED],
-    ids=["board", "reanalyzed", "gym", "cut and prioritised", "stacked puct"],
+    [BOARD, REANALYZED, GYM, CUT, STACKED, RULES, CAPPED, REUSED, ALL_TOGETHER, REUSED_RULES],
+    ids=[
+        "board",
+        "reanalyzed",
+        "gym",
+        "cut and prioritised",
+        "stacked puct",
+        "rules",
+        "playout caps",
+        "reused subtrees",
+        "caps, forced playouts, reuse",
+        "reused subtrees by the rules",
+    ],
 )
 def test_stopped_and_resumed_equals_uninterrupted(tmp_path, overrides):
     whole = train(overrides, tmp_path / "whole", 26)
     train(overrides, tmp_path / "half", 13)
     checkpoint = open_checkpoint(tmp_path / "half")
     assert checkpoint.step == 13
+    if "selfplay.reuse_subtree=true" in overrides:
+        assert checkpoint.arrays("selfplay")["tree_num_nodes"].max() > 1  # there is a tree to lose
     resumed = train(overrides, tmp_path / "resumed", 26, checkpoint)
     assert_same_bytes(whole, resumed)
 
 
-def test_an_overlapped_run_resumes_exactly_from_its_checkpoints(tmp_path):
-    overrides = (*BOARD, "runtime.overlap=true")
+@pytest.mark.parametrize("kind", [BOARD, ALL_TOGETHER], ids=["board", "all search options"])
+def test_an_overlapped_run_resumes_exactly_from_its_checkpoints(tmp_path, kind):
+    overrides = (*kind, "runtime.overlap=true")
     whole_dir, run_dir = tmp_path / "whole", tmp_path / "stopped"
     whole = train(overrides, whole_dir, 30)
     config = make_config(overrides, run_dir, 30)

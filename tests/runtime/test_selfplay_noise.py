@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-import muzero.selfplay as selfplay_module
+import muzero.selfplay.searching as searching
 from muzero.config.compose import compose
 from muzero.metrics import read_rows
 from muzero.runtime.build import Builder
@@ -17,18 +17,18 @@ SMALL = ("experiment=tictactoe", "debug=smoke", "selfplay.num_games=5", "search.
 @pytest.mark.parametrize("kind", ["puct", "gumbel"])
 def test_noise_is_drawn_once_per_move_over_legal_actions_and_used(kind, monkeypatch):
     selfplay = Builder.of(compose([*SMALL, f"search={kind}"])).selfplay()
-    draw, begin = selfplay_module.draw_noise, selfplay.search.begin
+    draw, begin = searching.draw_noise, selfplay.search.begin
     drawn, begun = [], []
 
     def drawing(settings, legal, rng):
         drawn.append((legal.copy(), draw(settings, legal, rng)))
         return drawn[-1][1]
 
-    def beginning(root, legal, noise=None):
+    def beginning(root, legal, noise=None, **options):
         begun.append(noise)
-        return begin(root, legal, noise)
+        return begin(root, legal, noise, **options)
 
-    monkeypatch.setattr(selfplay_module, "draw_noise", drawing)
+    monkeypatch.setattr(searching, "draw_noise", drawing)
     monkeypatch.setattr(selfplay.search, "begin", beginning)
     for move in range(4):
         searched = selfplay._opening_left == 0

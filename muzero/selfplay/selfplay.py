@@ -4,37 +4,31 @@ Letters: `B` games, `A` actions.
 """
 
 from bisect import bisect_right
-from collections import defaultdict
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from mcts import Search, SearchSettings, draw_noise, run, select_actions
+from mcts import Search, SearchSettings
+from mcts.pipeline import SearchPair
 from muzero.config.schema import SelfPlayConfig
 from muzero.envs.base import BatchedEnv, TimeStep
 from muzero.envs.stacking import FrameStack
-from muzero.inference.local import LocalModel
+from muzero.envs.states import State, states_of
+from muzero.inference.pair import ModelPair
+from muzero.inference.rules import RulesModel, SearchModel
 from muzero.replay.episode import Segment
 from muzero.replay.recorder import Recorder
-
-
-@dataclass(slots=True)
-class Totals:
-    """What self-play has done since the start of the run."""
-
-    games: int = 0
-    env_steps: int = 0
-    opening_steps: int = 0
-    simulations: int = 0
+from muzero.selfplay.searching import MoveSearcher
+from muzero.selfplay.tally import Tally, Totals
 
 
 class SelfPlay:
     """Plays `B` games in lock step and records them.
 
-    Random opening moves are played without a search; their rows are left out of the search batch, so they
-    cost nothing.
+    Random opening moves are played without a search; their rows are left out of the search batch (see `MoveSearcher`), so
+    they cost nothing.
 
     Example:
         >>> segments = selfplay.play(learner_step=0)   # one move in every game
@@ -48,8 +42,8 @@ class SelfPlay:
     def __init__(
         self,
         env: BatchedEnv,
-        model: LocalModel,
-        search: Search,
+        model: SearchModel | ModelPair,
+        search: Search | SearchPair,
         settings: SearchSettings,
         config: SelfPlayConfig,
         *,
@@ -59,7 +53,8 @@ class SelfPlay:
         seed: np.random.SeedSequence,
     ) -> None:
         self.env, self.model, self.search = env, model, search
-        self._settings, self._config, self._root_value = settings, config, root_value
+        self._settings, self._config = settings, config
+        self._searcher = MoveSearcher(model, search, settings, config, root_value=root_value)
         env_seed, own_seed = seed.spawn(2)
         self._rng = np.random.default_rng(own_seed)
         spec = env.spec
@@ -81,7 +76,7 @@ class SelfPlay:
         self._moves = np.zeros(env.batch_size, np.int64)  # of the running episodes
         self._scores = np.zeros(env.batch_size, np.float64)  # of player 0
         self.totals = Totals()
-        self._sums: defaultdict[str, float] = defaultdict(float)
+        self._tally = Tally()
         self._draw_openings(everyone)
 
     @property
@@ -101,59 +96,55 @@ class SelfPlay:
         rows = np.flatnonzero(~is_opening)
         action = np.zeros(len(is_opening), np.int32)
         policy = np.zeros(step.legal.shape, np.float32)
+        has_policy = np.zeros(len(is_opening), np.bool_)
         root_value = np.zeros(len(is_opening), np.float32)
         if is_opening.any():
             action[is_opening] = self._random_actions(step.legal[is_opening])
         if len(rows) > 0:
-            everyone = len(rows) == len(is_opening)
-            searched = observation if everyone else observation[rows]
-            legal = step.legal if everyone else step.legal[rows]
-            root = self.model.roots(searched)
-            noise = draw_noise(self._settings, legal, self._rng)
-            output = run(self.search, self.model, root, legal, noise)
             temperature = self._temperature(learner_step, rows)
-            action[rows] = select_actions(output, legal, temperature, self._rng)
-            policy[rows] = output.policy
-            root_value[rows] = output.value if self._root_value == "mean" else output.best_value
-            self._note_search(output.policy, root_value[rows], output.depth)
+            decision = self._searcher.decide(
+                rows, observation, step.legal, self._states, temperature, self._rng
+            )
+            action[rows], policy[rows] = decision.action, decision.policy
+            has_policy[rows], root_value[rows] = decision.has_policy, decision.root_value
+            self._tally.note_searches(decision)
+            self.totals.simulations += self._searcher.num_simulations_made
         self._recorder.record(
             frame=step.frame,
             legal=step.legal,
             to_play=step.to_play,
             action=action,
             policy=policy,
+            has_policy=has_policy,
             root_value=root_value,
             version=self.model.version,
             sampled=~is_opening,
         )
         self.totals.env_steps += len(rows)
         self.totals.opening_steps += len(is_opening) - len(rows)
-        self.totals.simulations += len(rows) * self._settings.num_simulations
-        return self._advance(step, self.env.step(action), observation)
+        after = self.env.step(action)
+        if len(rows) > 0:
+            ended = after.terminated | after.truncated
+            self._searcher.follow(action, goes_on=~is_opening & ~ended)
+        return self._advance(step, after, observation)
+
+    def _states(self, rows: npt.NDArray[np.integer]) -> list[State] | None:
+        """States of `rows`, where the model plays the rules."""
+        return states_of(self.env, rows.tolist()) if isinstance(self.model, RulesModel) else None
 
     def report(self) -> dict[str, float]:
         """Means since the last report, under the names of the metrics reference."""
-        sums, self._sums = self._sums, defaultdict(float)
-        report: dict[str, float] = {
+        return {
             "selfplay/games": self.totals.games,
             "selfplay/env_steps": self.totals.env_steps,
             "selfplay/opening_steps": self.totals.opening_steps,
-        }
-        if sums["searches"]:
-            for name in ("root_value", "policy_entropy", "search_depth"):
-                report[f"selfplay/{name}"] = sums[name] / sums["searches"]
-        if sums["games"]:
-            report["selfplay/game_length"] = sums["length"] / sums["games"]
-            if self.env.spec.num_players == 1:
-                report["selfplay/score"] = sums["score"] / sums["games"]
-            else:
-                report["selfplay/first_player_win_rate"] = sums["wins"] / sums["games"]
-                report["selfplay/draw_rate"] = sums["draws"] / sums["games"]
-        return report
+        } | self._tally.report(self.env.spec.num_players)
 
     def state(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
         """Arrays and JSON that `restore` continues from, bit for bit."""
-        arrays = self._recorder.state() | {
+        trees, tree_kind = self._searcher.state()
+        arrays = self._recorder.state() | trees
+        arrays |= {
             "observation": self._stack.state(),
             "opening_left": self._opening_left.copy(),
             "moves": self._moves.copy(),
@@ -163,7 +154,8 @@ class SelfPlay:
             "env": self.env.state(),
             "rng": self._rng.bit_generator.state,
             "totals": asdict(self.totals),
-            "sums": dict(self._sums),
+            "sums": self._tally.state(),
+            "trees": tree_kind,
         }
         return arrays, meta
 
@@ -177,7 +169,8 @@ class SelfPlay:
         self._scores[:] = arrays["scores"]
         self._rng.bit_generator.state = meta["rng"]
         self.totals = Totals(**meta["totals"])
-        self._sums = defaultdict(float, meta["sums"])
+        self._tally.restore(meta["sums"])
+        self._searcher.restore(arrays, meta.get("trees"), self._stack.observation, self._states)
 
     def _advance(
         self, before: TimeStep, after: TimeStep, observation: npt.NDArray[Any]
@@ -245,23 +238,6 @@ class SelfPlay:
         """`[n]` uniform over the legal actions of each row."""
         return np.argmax(self._rng.random(legal.shape) * legal, axis=1)
 
-    def _note_search(
-        self,
-        policy: npt.NDArray[np.floating],
-        root_value: npt.NDArray[np.floating],
-        depth: npt.NDArray[np.floating],
-    ) -> None:
-        sums = self._sums
-        sums["searches"] += len(policy)
-        sums["policy_entropy"] -= float((policy * np.log(np.maximum(policy, 1e-30))).sum())
-        sums["root_value"] += float(root_value.sum())
-        sums["search_depth"] += float(depth.sum())
-
     def _note_episodes(self, ended: npt.NDArray[np.bool_]) -> None:
-        games, scores = int(ended.sum()), self._scores[ended]
-        self.totals.games += games
-        self._sums["games"] += games
-        self._sums["length"] += int(self._moves[ended].sum())
-        self._sums["score"] += float(scores.sum())
-        self._sums["wins"] += int((scores > 0).sum())
-        self._sums["draws"] += int((scores == 0).sum())
+        self.totals.games += int(ended.sum())
+        self._tally.note_games(self._moves[ended], self._scores[ended])
