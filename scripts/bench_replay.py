@@ -26,6 +26,7 @@ def make_segment(spec: EnvSpec, length: int, rng: np.random.Generator, version: 
         to_play=(np.arange(length) % spec.num_players).astype(np.int8),
         legal=np.ones((length, spec.num_actions), np.bool_),
         policy=rng.random((length, spec.num_actions), np.float32),
+        has_policy=np.ones(length, np.bool_),
         root_value=rng.normal(size=length).astype(np.float32),
         has_action=np.ones(length, np.bool_),
         version=np.full(length, version, np.int32),
