@@ -15,6 +15,9 @@ FloatArray = npt.NDArray[np.floating]
 IntArray = npt.NDArray[np.int32]
 BoolArray = npt.NDArray[np.bool_]
 
+Answer = tuple[FloatArray, FloatArray, FloatArray, FloatArray]
+"""Reward, discount, prior logits and value of a `ModelOutput`, as the kernels take them."""
+
 ROOT_INDEX = 0
 UNVISITED = -1
 

@@ -12,16 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from mcts.base import FloatArray, ModelOutput, Selection
-from mcts.chance_kernels import (
-    select_gumbel_and_chance,
-    select_puct_and_chance,
-    split_by_kind,
-)
-from mcts.gumbel import GumbelRule
-from mcts.policies import SearchSettings
-from mcts.puct import PuctRule
-from mcts.threads import RowThreads
-from mcts.tree import Tree
+from mcts.chance_kernels import split_by_kind
 
 if TYPE_CHECKING:
     from mcts.search import Search
@@ -53,22 +44,6 @@ class StochasticModel(Protocol):
         Reward and discount are those of the whole step, logits `[b, A]` and value those of the new state.
         """
         ...
-
-
-class ChancePuctRule(PuctRule):
-    """PUCT at decision nodes; at chance nodes outcomes in proportion to their probability."""
-
-    def __init__(self, settings: SearchSettings, tree: Tree, threads: RowThreads) -> None:
-        super().__init__(settings, tree, threads)
-        self._select_kernel = select_puct_and_chance
-
-
-class ChanceGumbelRule(GumbelRule):
-    """Gumbel MuZero at decision nodes; at chance nodes outcomes in proportion to their probability."""
-
-    def __init__(self, settings: SearchSettings, tree: Tree, threads: RowThreads) -> None:
-        super().__init__(settings, tree, threads)
-        self._select_kernel = select_gumbel_and_chance
 
 
 class AlternatingModel:

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mcts import kernels
+from mcts.base import BoolArray, FloatArray, RootOutput
 
 _PLANT_FAULTS = {
     kernels.NO_LEGAL_ACTION: "no legal action; a position to search must have at least one",
@@ -21,6 +22,29 @@ def check_shape(name: str, array: npt.NDArray[Any], expected: tuple[int, ...]) -
     """Raise ValueError if the array has another shape."""
     if array.shape != expected:
         raise ValueError(f"{name} has shape {array.shape}, expected {expected}")
+
+
+def check_roots(
+    shape: tuple[int, int],
+    root: RootOutput,
+    legal: BoolArray,
+    noise: FloatArray | None,
+    explored: BoolArray | None,
+    num_simulations: npt.NDArray[np.integer] | None,
+    most_simulations: int,
+) -> None:
+    """Raise ValueError if what a search is to begin with does not have the shape `(B, A)`, or `(B,)`, or too many simulations."""
+    check_shape("legal", legal, shape)
+    check_shape("root.prior_logits", root.prior_logits, shape)
+    check_shape("root.value", root.value, shape[:1])
+    if noise is not None:
+        check_shape("noise", noise, shape)
+    if explored is not None:
+        check_shape("explored", explored, shape[:1])
+    if num_simulations is not None:
+        check_shape("num_simulations", num_simulations, shape[:1])
+        meaning = "for which the trees have room"
+        check_integers("num_simulations", num_simulations, 1, most_simulations, meaning)
 
 
 def check_integers(

@@ -6,24 +6,26 @@ and appendix D.
 
 import math
 
+import numpy as np
+
 from mcts.base import FloatArray, IntArray
-from mcts.jit import kernel
-from mcts.puct_choice import INVERSE_RANGE, MIN_RANGE, OFFSET, SIBLINGS, TREE
-from mcts.tree import (
-    BEST_UNVISITED,
-    FIRST_CHILD,
-    FREE_LOGITS_ABOVE,
+from mcts.jit import inlined
+from mcts.layout import (
+    BLOCK,
     HIGH,
     LOW,
-    NEXT_SIBLING,
-    NOTHING_LEFT,
-    NUM_TAKEN,
-    PRIOR,
+    NUM_ABSENT,
+    NUM_ACTIONS,
+    NUM_CHILDREN,
+    PRIOR_BEHIND,
     RAW_VALUE,
-    UNVISITED_WEIGHT,
     VISITS,
-    Q,
+    VISITS_BEHIND,
+    record_of,
 )
+from mcts.puct_choice import INVERSE_RANGE, MIN_RANGE, OFFSET, SIBLINGS, TREE, Recent, load_edges
+from mcts.reductions import exponential, highest, larger, lowest, smaller, total
+from mcts.vectors import LANES, add, below, choose, load, multiply, next_lanes, read, spread
 
 # Entries of the scaling array, behind those of `puct.scaling`.
 VALUE_SCALE, MAXVISIT_INIT = 3, 4
@@ -32,100 +34,67 @@ VALUE_SCALE, MAXVISIT_INIT = 3, 4
 PRIOR_FLOOR = 1e-30
 
 
-@kernel
-def rank_unvisited(
-    row: int,
-    node: int,
-    gumbel: FloatArray,
-    free_priors: FloatArray,
-    nodes: FloatArray,
-    links: IntArray,
-) -> int:
-    """Find the best unvisited action, and the weight of all unvisited ones relative to it.
-
-    The weight is `sum exp(logit - logit of the best)`: with it the improved policy needs no exp per unvisited action.
-    A node without children has no use for it, nor has the root.
-    """
-    logits = free_priors[row, node]
-    best = NOTHING_LEFT
-    if node == 0:
-        for action in range(logits.shape[0]):
-            if logits[action] > FREE_LOGITS_ABOVE and (
-                best < 0 or gumbel[action] + logits[action] > gumbel[best] + logits[best]
-            ):
-                best = action
-    else:
-        best = 0
-        for action in range(1, logits.shape[0]):
-            if logits[action] > logits[best]:
-                best = action
-        if logits[best] > FREE_LOGITS_ABOVE:
-            weight = nodes.dtype.type(0)
-            for action in range(logits.shape[0]):
-                weight += math.exp(logits[action] - logits[best])
-            nodes[row, node, UNVISITED_WEIGHT] = weight
-        else:
-            best = NOTHING_LEFT
-    links[row, node, BEST_UNVISITED] = best
-    return best
-
-
-@kernel
+@inlined
 def complete(
-    row: int,
+    base: int,
     node: int,
+    blocks: int,
+    recent: Recent,
     normalization: int,
     use_mixed_value: bool,
     scale: FloatArray,
-    free_priors: FloatArray,
-    nodes: FloatArray,
-    links: IntArray,
-    rows: FloatArray,
-) -> tuple[float, float, float]:
+    floats: FloatArray,
+    ints: IntArray,
+    layout: IntArray,
+) -> tuple[np.floating, np.floating, np.floating]:
     """What turns the q of one node into sigma(q): (offset, factor, sigma of an unvisited action).
 
-    sigma of a visited action is `(q - offset) * factor`.
+    sigma of a visited action is `(q - offset) * factor`. `recent` is what has just changed.
     """
-    zero = nodes.dtype.type(0)
-    one = nodes.dtype.type(1)
-    floor = nodes.dtype.type(PRIOR_FLOOR)
-    low = nodes.dtype.type(math.inf)
-    high = nodes.dtype.type(-math.inf)
-    weight_sum = zero
-    weighted_q = zero
-    most_visits = zero
-    child = links[row, node, FIRST_CHILD]
-    while child != 0:
-        q = nodes[row, child, Q]
-        low = q if q < low else low
-        high = q if q > high else high
-        count = nodes[row, child, VISITS]
-        most_visits = count if count > most_visits else most_visits
+    zero = floats.dtype.type(0)
+    one = floats.dtype.type(1)
+    record = record_of(base, node)
+    num_children = read(ints, record + NUM_CHILDREN)
+    zeros = spread(zero)
+    end = spread(floats.dtype.type(math.inf))
+    start = spread(floats.dtype.type(-math.inf))
+    floor = spread(floats.dtype.type(PRIOR_FLOOR))
+    lows, highs = end, start
+    weights, weighted_q, counts = zeros, zeros, zeros
+    first = 0
+    while first < num_children:
+        is_child = below(num_children - first)
+        q = load_edges(0, first, blocks, recent[0], recent[1], floats)
+        count = load_edges(VISITS_BEHIND, first, blocks, recent[0], recent[2], floats)
+        lows = smaller(choose(is_child, q, end), lows)
+        highs = larger(choose(is_child, q, start), highs)
+        counts = larger(choose(is_child, count, zeros), counts)
         if use_mixed_value:
-            prior = math.exp(nodes[row, child, PRIOR])
-            weight = prior if prior > floor else floor
-            weight_sum += weight
-            weighted_q += weight * q
-        child = links[row, child, NEXT_SIBLING]
-    value = nodes[row, node, RAW_VALUE]
-    if weight_sum > zero:
-        visits = nodes[row, node, VISITS]
-        value = (value + (visits - one) * (weighted_q / weight_sum)) / visits
-    offset = scale[OFFSET]
-    inverse = scale[INVERSE_RANGE]
+            logits = load(floats, blocks + (first // LANES) * BLOCK + PRIOR_BEHIND)
+            weight = larger(exponential(logits), floor)
+            weights = add(weights, choose(is_child, weight, zeros))
+            weighted_q = add(weighted_q, choose(is_child, multiply(weight, q), zeros))
+        first = next_lanes(first)
+    low, high = lowest(lows), highest(highs)
+    value = read(floats, record + RAW_VALUE)
+    if use_mixed_value and num_children > 0:
+        visits = read(floats, record + VISITS)
+        value = (value + (visits - one) * (total(weighted_q) / total(weights))) / visits
+    offset = read(scale, OFFSET)
+    inverse = read(scale, INVERSE_RANGE)
     if normalization == SIBLINGS:
-        if links[row, node, NUM_TAKEN] < free_priors.shape[2]:
-            low = min(low, value)
-            high = max(high, value)
+        if num_children + read(ints, record + NUM_ABSENT) < read(layout, NUM_ACTIONS):
+            low = value if value < low else low
+            high = value if value > high else high
         offset = low
-        inverse = one / max(high - low, scale[MIN_RANGE])
+        inverse = one / max(high - low, read(scale, MIN_RANGE))
     elif normalization == TREE:
-        low = rows[row, LOW]
-        high = rows[row, HIGH]
+        low = read(floats, base + LOW)
+        high = read(floats, base + HIGH)
         offset = low
-        inverse = one / max(high - low, scale[MIN_RANGE]) if high > low else zero
+        inverse = one / max(high - low, read(scale, MIN_RANGE)) if high > low else zero
     completed = (value - offset) * inverse
     if normalization == TREE:
         completed = min(max(completed, zero), one)
-    sigma = (scale[MAXVISIT_INIT] + most_visits) * scale[VALUE_SCALE]
+    sigma = (read(scale, MAXVISIT_INIT) + highest(counts)) * read(scale, VALUE_SCALE)
     return offset, sigma * inverse, sigma * completed

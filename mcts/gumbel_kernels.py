@@ -1,295 +1,282 @@
 """Compiled selection of Gumbel MuZero: sequential halving at the root, the improved policy below it."""
 
-import math
-
-import numpy as np
-
 from mcts.base import FloatArray, IntArray
-from mcts.completed_q import complete, rank_unvisited
-from mcts.jit import kernel
-from mcts.kernels import next_slot
-from mcts.tree import (
-    ACTION,
-    BEST_UNVISITED,
-    DEPTH_SUM,
-    FIRST_CHILD,
-    FREE_LOGITS_ABOVE,
-    KEPT_VISITS,
-    NEXT_SIBLING,
-    NOTHING_LEFT,
+from mcts.chance_choice import choose_outcome
+from mcts.expansion import carry_up, expand, survey
+from mcts.gumbel_choice import choose_at_root, choose_below
+from mcts.jit import inlined, kernel
+from mcts.kernels import NO_FAULT, is_answer_finite
+from mcts.layout import (
+    CHOICE,
+    DEPTH,
+    NUM_CHILDREN,
     NUM_KEPT,
-    PRIOR,
-    STALE,
-    UNVISITED_WEIGHT,
-    VALUE,
+    PATH_AT,
+    ROW_STAMP,
+    STAMP,
+    STRIDE,
     VISITS,
-    Q,
+    blocks_of,
+    node_of,
+    record_of,
 )
+from mcts.puct_choice import TREE, Recent, no_recent_edge, recent_edge, write_edge
+from mcts.ranking import rank
+from mcts.vectors import read, write
+from mcts.walk import finish_walk
 
 
-@kernel
-def _best_of_root(
-    row: int,
-    considered: int,
-    offset: float,
-    factor: float,
-    gumbel: FloatArray,
-    nodes: FloatArray,
-    links: IntArray,
-) -> tuple[int, np.floating]:
-    """The child with `considered` visits from this search whose `gumbel + logit + sigma(q)` is largest, and that sum.
-
-    0 and minus infinity if there is none.
-    """
-    best = 0
-    best_score = nodes.dtype.type(-math.inf)
-    child = links[row, 0, FIRST_CHILD]
-    while child != 0:
-        if int(nodes[row, child, VISITS]) - links[row, child, KEPT_VISITS] == considered:
-            action = links[row, child, ACTION]
-            score = gumbel[row, action] + nodes[row, child, PRIOR]
-            score += (nodes[row, child, Q] - offset) * factor
-            if (
-                best == 0
-                or score > best_score
-                or (score == best_score and action < links[row, best, ACTION])
-            ):
-                best = child
-                best_score = score
-        child = links[row, child, NEXT_SIBLING]
-    return best, best_score
-
-
-@kernel
-def choose_at_root(
-    row: int,
-    considered: int,
-    normalization: int,
-    use_mixed_value: bool,
-    scale: FloatArray,
-    gumbel: FloatArray,
-    free_priors: FloatArray,
-    nodes: FloatArray,
-    links: IntArray,
-    rows: FloatArray,
-) -> tuple[int, int]:
-    """The best action with `considered` visits from this search, and the child that it leads to: 0 if unvisited."""
-    best = NOTHING_LEFT
-    if considered == 0:
-        best = links[row, 0, BEST_UNVISITED]
-        if best == STALE:
-            best = rank_unvisited(row, 0, gumbel[row], free_priors, nodes, links)
-        if rows[row, NUM_KEPT] == 0:
-            return best, 0
-    first = links[row, 0, FIRST_CHILD]
-    offset, factor, unvisited = complete(
-        row, 0, normalization, use_mixed_value, scale, free_priors, nodes, links, rows
-    )
-    child, score = _best_of_root(row, considered, offset, factor, gumbel, nodes, links)
-    if best != NOTHING_LEFT:
-        best_score = gumbel[row, best] + free_priors[row, 0, best] + unvisited
-        if child == 0 or not (
-            score > best_score or (score == best_score and links[row, child, ACTION] < best)
-        ):
-            return best, 0
-    if child == 0:  # scores beyond the float range; `result` refuses them
-        child = first
-    return links[row, child, ACTION], child
-
-
-@kernel
-def choose_below(
-    row: int,
+@inlined
+def _decide(
+    base: int,
     node: int,
+    recent: Recent,
+    has_chance: bool,
     normalization: int,
     use_mixed_value: bool,
     scale: FloatArray,
-    scores: FloatArray,
-    free_priors: FloatArray,
-    nodes: FloatArray,
-    links: IntArray,
-    rows: FloatArray,
-) -> tuple[int, int]:
-    """The `argmax_a pi'(a) - N(a) / (1 + sum N)` of a node below the root (equation 14), and the child: 0 if unvisited."""
-    best = links[row, node, BEST_UNVISITED]
-    if best == STALE:
-        best = rank_unvisited(row, node, scores, free_priors, nodes, links)
-    first = links[row, node, FIRST_CHILD]
-    if first == 0:
-        return best, 0
-    offset, factor, unvisited = complete(
-        row, node, normalization, use_mixed_value, scale, free_priors, nodes, links, rows
-    )
-    visits = nodes[row, node, VISITS]
-    highest = nodes.dtype.type(-math.inf)
-    if best != NOTHING_LEFT:
-        highest = free_priors[row, node, best] + unvisited
-    count = 0
-    child = first
-    while child != 0:
-        score = (nodes[row, child, Q] - offset) * factor + nodes[row, child, PRIOR]
-        scores[count] = score
-        highest = score if score > highest else highest
-        count += 1
-        child = links[row, child, NEXT_SIBLING]
-    total = nodes.dtype.type(0)
-    for index in range(count):
-        scores[index] = math.exp(scores[index] - highest)
-        total += scores[index]
-    best_score = nodes.dtype.type(-math.inf)
-    if best != NOTHING_LEFT:
-        share = math.exp(free_priors[row, node, best] + unvisited - highest)
-        total += share * nodes[row, node, UNVISITED_WEIGHT]
-        best_score = share / total
-    best_child = 0
-    count = 0
-    child = first
-    while child != 0:
-        score = scores[count] / total - nodes[row, child, VISITS] / visits
-        action = links[row, child, ACTION]
-        if score > best_score or (score == best_score and action < best):
-            best_score = score
-            best_child = child
-            best = action
-        count += 1
-        child = links[row, child, NEXT_SIBLING]
-    if best_child == 0 and best < 0:  # scores beyond the float range; `result` refuses them
-        return links[row, first, ACTION], first
-    return best, best_child
+    floats: FloatArray,
+    ints: IntArray,
+    layout: IntArray,
+) -> int:
+    """Choose at a node with children, and note the choice; its key."""
+    record = record_of(base, node)
+    blocks = blocks_of(base, node, layout)
+    if has_chance and read(ints, record + DEPTH) % 2 == 1:
+        key = choose_outcome(record, blocks, recent, floats, ints)
+    else:
+        key = choose_below(
+            base,
+            node,
+            blocks,
+            recent,
+            normalization,
+            use_mixed_value,
+            scale,
+            floats,
+            ints,
+            layout,
+        )
+    write_edge(blocks, recent, floats)
+    write(ints, record + CHOICE, key)
+    write(ints, record + STAMP, read(ints, base + ROW_STAMP))
+    return key
 
 
 @kernel
-def select_gumbel(
-    low: int,
-    high: int,
+def _decide_again(
+    base: int,
+    node: int,
+    has_chance: bool,
+    normalization: int,
+    use_mixed_value: bool,
+    scale: FloatArray,
+    floats: FloatArray,
+    ints: IntArray,
+    layout: IntArray,
+) -> int:
+    """`_decide` where the bounds of the tree have changed since: rare, so apart from the walk."""
+    return _decide(
+        base,
+        node,
+        no_recent_edge(blocks_of(base, node, layout), floats),
+        has_chance,
+        normalization,
+        use_mixed_value,
+        scale,
+        floats,
+        ints,
+        layout,
+    )
+
+
+@inlined
+def _walk(
+    base: int,
+    row: int,
+    place: int,
     max_depth: int,
+    has_chance: bool,
     normalization: int,
     use_mixed_value: bool,
     scale: FloatArray,
     schedule: IntArray,
-    gumbel: FloatArray,
-    scratch: FloatArray,
-    free_priors: FloatArray,
-    nodes: FloatArray,
-    links: IntArray,
-    rows: FloatArray,
+    floats: FloatArray,
+    ints: IntArray,
+    layout: IntArray,
     selection: IntArray,
 ) -> None:
-    """Walk from the roots to the edges to ask the model for.
-
-    `selection` is `[4, B]`: its rows are given, parent, action and node are filled in. `schedule` `[B, N]` holds the
-    considered visits of every row, `scratch` `[B, A]` is room for scores. Ties go to the lowest action.
-    """
-    for place in range(low, high):
-        row = selection[0, place]
-        node = 0
-        depth = 0
-        scores = scratch[row]
-        while True:
-            if node == 0:
-                num_made = int(nodes[row, 0, VISITS] - rows[row, NUM_KEPT]) - 1
-                considered = schedule[row, num_made]
-                best, best_child = choose_at_root(
-                    row,
-                    considered,
-                    normalization,
-                    use_mixed_value,
-                    scale,
-                    gumbel,
-                    free_priors,
-                    nodes,
-                    links,
-                    rows,
-                )
-            else:
-                best, best_child = choose_below(
-                    row,
-                    node,
-                    normalization,
-                    use_mixed_value,
-                    scale,
-                    scores,
-                    free_priors,
-                    nodes,
-                    links,
-                    rows,
-                )
-            depth += 1
-            if best_child == 0 or depth >= max_depth:
-                break
-            node = best_child
-        selection[1, place] = node
-        selection[2, place] = best
-        selection[3, place] = best_child if best_child != 0 else next_slot(row, rows)
-
-
-@kernel
-def summarise_gumbel(
-    low_row: int,
-    high_row: int,
-    num_made: IntArray,
-    normalization: int,
-    use_mixed_value: bool,
-    scale: FloatArray,
-    gumbel: FloatArray,
-    free_priors: FloatArray,
-    nodes: FloatArray,
-    links: IntArray,
-    rows: FloatArray,
-    visits: IntArray,
-    policy: FloatArray,
-    value: FloatArray,
-    qvalues: FloatArray,
-    best_action: IntArray,
-    best_value: FloatArray,
-    depth: FloatArray,
-) -> None:
-    """Read the roots out: the improved policy, and the winner among the most visited actions."""
-    num_actions = policy.shape[1]
-    for row in range(low_row, high_row):
-        root_value = nodes[row, 0, VALUE]
-        offset, factor, unvisited = complete(
-            row, 0, normalization, use_mixed_value, scale, free_priors, nodes, links, rows
-        )
-        visits[row] = 0
-        qvalues[row] = root_value
-        for action in range(num_actions):
-            logit = free_priors[row, 0, action]
-            policy[row, action] = logit + unvisited if logit > FREE_LOGITS_ABOVE else -math.inf
-        most = 0  # of this search alone
-        child = links[row, 0, FIRST_CHILD]
-        while child != 0:
-            action = links[row, child, ACTION]
-            count = int(nodes[row, child, VISITS])
-            visits[row, action] = count
-            most = max(most, count - links[row, child, KEPT_VISITS])
-            q = nodes[row, child, Q]
-            qvalues[row, action] = q
-            policy[row, action] = nodes[row, child, PRIOR] + (q - offset) * factor
-            child = links[row, child, NEXT_SIBLING]
-        highest = -math.inf
-        for action in range(num_actions):
-            if policy[row, action] > highest:
-                highest = policy[row, action]
-        total = 0.0
-        for action in range(num_actions):
-            policy[row, action] = math.exp(policy[row, action] - highest)
-            total += policy[row, action]
-        for action in range(num_actions):
-            policy[row, action] /= total
-        best, _ = choose_at_root(
-            row,
-            most,
+    """Walk from the root along the choices to the edge to ask the model for; the root chooses by its `schedule` `[B, N + 1]`."""
+    path = base + read(layout, PATH_AT)
+    stamp = read(ints, base + ROW_STAMP)
+    num_made = int(read(floats, record_of(base, 0) + VISITS)) - read(ints, base + NUM_KEPT) - 1
+    key = int(
+        choose_at_root(
+            base,
+            read(schedule, row * schedule.shape[1] + num_made),
             normalization,
             use_mixed_value,
             scale,
-            gumbel,
-            free_priors,
-            nodes,
-            links,
-            rows,
+            floats,
+            ints,
+            layout,
         )
-        value[row] = root_value
-        best_action[row] = best
-        best_value[row] = qvalues[row, best]
-        depth[row] = rows[row, DEPTH_SUM] / max(num_made[row], 1)
+    )
+    node = 0
+    depth = 0
+    while True:
+        write(ints, path + depth, node)
+        child = node_of(key, ints)
+        depth += 1
+        if child == 0 or depth >= max_depth:
+            break
+        node = child
+        record = record_of(base, node)
+        key = int(read(ints, record + CHOICE))
+        if read(ints, record + STAMP) != stamp and read(ints, record + NUM_CHILDREN) > 0:
+            key = _decide_again(
+                base,
+                node,
+                has_chance,
+                normalization,
+                use_mixed_value,
+                scale,
+                floats,
+                ints,
+                layout,
+            )
+    finish_walk(base, place, depth, node, key, ints, selection)
+
+
+@kernel
+def start_gumbel(
+    low: int,
+    high: int,
+    max_depth: int,
+    has_chance: bool,
+    normalization: int,
+    use_mixed_value: bool,
+    scale: FloatArray,
+    schedule: IntArray,
+    floats: FloatArray,
+    ints: IntArray,
+    layout: IntArray,
+    selection: IntArray,
+) -> None:
+    """Rank the actions of roots that have just been planted, and walk from them: rows `[low, high)` of `selection` `[4, B]`."""
+    for row in range(low, high):
+        base = row * read(layout, STRIDE)
+        rank(base, 0, -1, True, has_chance, floats, ints, layout)
+        _walk(
+            base,
+            row,
+            row,
+            max_depth,
+            has_chance,
+            normalization,
+            use_mixed_value,
+            scale,
+            schedule,
+            floats,
+            ints,
+            layout,
+            selection,
+        )
+
+
+@kernel
+def step_gumbel(
+    low: int,
+    high: int,
+    max_depth: int,
+    has_chance: bool,
+    normalization: int,
+    use_mixed_value: bool,
+    scale: FloatArray,
+    schedule: IntArray,
+    floats: FloatArray,
+    ints: IntArray,
+    layout: IntArray,
+    reward: FloatArray,
+    discount: FloatArray,
+    logits: FloatArray,
+    value: FloatArray,
+    selection: IntArray,
+    following: IntArray,
+) -> int:
+    """Take in the model's answers at the selected edges, and select the next ones; see `puct_kernels.step_puct`."""
+    fault = NO_FAULT
+    num_places = selection.shape[1]
+    num_actions = logits.shape[1]
+    stride = read(layout, STRIDE)
+    for place in range(low, high):
+        row = read(selection, place)
+        base = row * stride
+        parent = read(selection, num_places + place)
+        action = read(selection, 2 * num_places + place)
+        node = read(selection, 3 * num_places + place)
+        start = place * num_actions
+        highest, is_usable = survey(logits, start, num_actions)
+        if not (is_usable and is_answer_finite(place, reward, discount, value)):
+            fault = place if fault == NO_FAULT else fault
+            continue
+        expand(
+            base,
+            parent,
+            action,
+            node,
+            True,
+            has_chance,
+            logits,
+            start,
+            highest,
+            floats,
+            ints,
+            layout,
+        )
+        length = carry_up(
+            base,
+            node,
+            read(reward, place),
+            read(discount, place),
+            read(value, place),
+            normalization == TREE,
+            has_chance,
+            floats,
+            ints,
+            layout,
+        )
+        path = base + read(layout, PATH_AT)
+        for back in range(length - 1):  # the root chooses by its schedule
+            above = read(ints, path + length - 1 - back)
+            _decide(
+                base,
+                above,
+                recent_edge(record_of(base, node), floats, ints),
+                has_chance,
+                normalization,
+                use_mixed_value,
+                scale,
+                floats,
+                ints,
+                layout,
+            )
+            node = above
+        root_edge = recent_edge(record_of(base, node), floats, ints)
+        write_edge(blocks_of(base, 0, layout), root_edge, floats)
+        _walk(
+            base,
+            row,
+            place,
+            max_depth,
+            has_chance,
+            normalization,
+            use_mixed_value,
+            scale,
+            schedule,
+            floats,
+            ints,
+            layout,
+            following,
+        )
+    return fault

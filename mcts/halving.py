@@ -7,7 +7,16 @@ import numpy as np
 
 from mcts.base import FloatArray, IntArray
 from mcts.jit import kernel
-from mcts.tree import FIRST_CHILD, KEPT_VISITS, NEXT_SIBLING, NUM_CONSIDERED, VISITS
+from mcts.layout import (
+    KEPT_AT,
+    NUM_CHILDREN,
+    NUM_CONSIDERED,
+    STRIDE,
+    VISITS_BEHIND,
+    blocks_of,
+    edge_of,
+    record_of,
+)
 
 
 @kernel
@@ -34,11 +43,17 @@ def _fill_schedule(num_considered: int, num_simulations: int, schedule: IntArray
 
 @kernel
 def fill_schedules(
-    low_row: int, high_row: int, num_planned: IntArray, rows: FloatArray, schedule: IntArray
+    low_row: int,
+    high_row: int,
+    num_planned: IntArray,
+    ints: IntArray,
+    layout: IntArray,
+    schedule: IntArray,
 ) -> None:
-    """Write every row's own list of considered visits into `schedule` `[B, N]`."""
+    """Write every row's own list of considered visits into `schedule` `[B, N + 1]`."""
     for row in range(low_row, high_row):
-        _fill_schedule(int(rows[row, NUM_CONSIDERED]), num_planned[row], schedule[row])
+        num_considered = ints[row * layout[STRIDE] + NUM_CONSIDERED]
+        _fill_schedule(num_considered, num_planned[row], schedule[row])
 
 
 @kernel
@@ -48,9 +63,9 @@ def stop_gumbel(
     num_made: int,
     selection: IntArray,
     schedule: IntArray,
-    nodes: FloatArray,
-    links: IntArray,
-    rows: FloatArray,
+    floats: FloatArray,
+    ints: IntArray,
+    layout: IntArray,
     num_planned: IntArray,
 ) -> None:
     """End the rows with one action left to consider: by `num_planned` `[B]`.
@@ -60,13 +75,14 @@ def stop_gumbel(
     """
     for place in range(low, high):
         row = selection[0, place]
-        is_certain = rows[row, NUM_CONSIDERED] <= 1
+        base = row * layout[STRIDE]
+        is_certain = ints[base + NUM_CONSIDERED] <= 1
         if not is_certain and num_planned[row] == num_made + 1:
             most = 0
-            child = links[row, 0, FIRST_CHILD]
-            while child != 0:
-                most = max(most, int(nodes[row, child, VISITS]) - links[row, child, KEPT_VISITS])
-                child = links[row, child, NEXT_SIBLING]
+            blocks = blocks_of(base, 0, layout)
+            for slot in range(ints[record_of(base, 0) + NUM_CHILDREN]):
+                count = floats[blocks + edge_of(slot) + VISITS_BEHIND]
+                most = max(most, int(count - floats[base + layout[KEPT_AT] + slot]))
             is_certain = schedule[row, num_made] == most
         if is_certain:
             num_planned[row] = min(num_planned[row], num_made)

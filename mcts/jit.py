@@ -39,6 +39,6 @@ def _sources() -> str:
     digest = hashlib.sha256()
     for path in sorted(Path(__file__).parent.glob("*.py")):
         source = path.read_bytes()
-        if path.stem in ("jit", "tree") or b"mcts.jit" in source:
+        if path.stem in ("jit", "layout") or b"mcts.jit" in source or b"llvmlite" in source:
             digest.update(source)
     return digest.hexdigest()

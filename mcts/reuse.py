@@ -1,69 +1,83 @@
 """Compiled work of subtree reuse: the tree below the action that was played becomes the tree of the next search."""
 
 from mcts.base import FloatArray, IntArray
-from mcts.jit import inlined, kernel
-from mcts.tree import (
+from mcts.jit import kernel
+from mcts.layout import (
     ACTION,
+    BLOCK,
+    CHOICE,
     DEPTH,
-    FIRST_CHILD,
+    EDGE,
+    FIRST_INT,
     FREE_LOGITS_ABOVE,
     FREE_SLOT,
+    GUMBEL_AT,
     HIGH,
-    KEPT_VISITS,
+    KEPT_AT,
+    KEY_BEHIND,
     LOW,
-    NEXT_SIBLING,
+    NUM_CHILDREN,
     NUM_KEPT,
     NUM_SLOTS,
-    NUM_TAKEN,
     PARENT,
-    PRIOR,
+    PRIOR_BEHIND,
+    RECORD,
+    ROOT_GUMBEL_AT,
+    STALE,
+    STAMP,
+    STRIDE,
     TAKEN_LOGIT,
     TAKEN_PRIOR,
     VALUE,
     VISITS,
-    Q,
+    VISITS_BEHIND,
+    WIDTH,
+    action_of,
+    blocks_of,
+    clear_record,
+    edge_of,
+    make_key,
+    node_of,
+    priors_of,
+    record_of,
 )
 
 
-@inlined
-def _clear(row: int, node: int, nodes: FloatArray, links: IntArray) -> None:
-    nodes[row, node] = 0
-    links[row, node] = 0
-    links[row, node, PARENT] = -1
-    links[row, node, ACTION] = -1
-
-
 @kernel
-def _child_of(row: int, node: int, action: int, links: IntArray) -> int:
+def _child_of(base: int, node: int, action: int, ints: IntArray, layout: IntArray) -> int:
     """The child that an action leads to; 0 if none."""
-    child = links[row, node, FIRST_CHILD]
-    while child != 0 and links[row, child, ACTION] != action:
-        child = links[row, child, NEXT_SIBLING]
-    return int(child)
+    blocks = blocks_of(base, node, layout)
+    for slot in range(ints[record_of(base, node) + NUM_CHILDREN]):
+        key = ints[blocks + edge_of(slot) + KEY_BEHIND]
+        if action_of(key, ints) == action:
+            return node_of(key, ints)
+    return 0
 
 
 @kernel
 def _number_subtree(
-    row: int, top: int, num_slots: int, links: IntArray, new_index: IntArray, source: IntArray
+    base: int, top: int, ints: IntArray, layout: IntArray, new_index: IntArray, source: IntArray
 ) -> int:
     """Number the nodes below `top`: 1, 2, ... in the order of their indices; `top` becomes 0. Returns how many there are.
 
     So a new index is never above the old one, and the records can be moved in place, first to last.
     """
+    num_slots = ints[base + NUM_SLOTS]
     for node in range(num_slots):
         new_index[node] = 0
-    node = top
-    while True:
-        if links[row, node, FIRST_CHILD] != 0:
-            node = links[row, node, FIRST_CHILD]
-        else:
-            while node != top and links[row, node, NEXT_SIBLING] == 0:
-                node = links[row, node, PARENT]
-            if node == top:
-                break
-            node = links[row, node, NEXT_SIBLING]
-        new_index[node] = 1
+    # As a queue of nodes whose children are still to be marked.
     source[0] = top
+    count = 1
+    done = 0
+    while done < count:
+        node = source[done]
+        done += 1
+        blocks = blocks_of(base, node, layout)
+        for slot in range(ints[record_of(base, node) + NUM_CHILDREN]):
+            child = node_of(ints[blocks + edge_of(slot) + KEY_BEHIND], ints)
+            new_index[child] = 1
+            source[count] = child
+            count += 1
     count = 1
     for node in range(1, num_slots):
         if new_index[node] != 0:
@@ -71,6 +85,43 @@ def _number_subtree(
             source[count] = node
             count += 1
     return count
+
+
+@kernel
+def _move(
+    base: int,
+    old: int,
+    new: int,
+    new_index: IntArray,
+    floats: FloatArray,
+    ints: IntArray,
+    layout: IntArray,
+) -> None:
+    """Move a node, and rename the nodes that it names."""
+    source, target = record_of(base, old), record_of(base, new)
+    for field in range(FIRST_INT):
+        floats[target + field] = floats[source + field]
+    for field in range(FIRST_INT, RECORD):
+        ints[target + field] = ints[source + field]
+    ints[target + PARENT] = new_index[ints[target + PARENT]]
+    choice = ints[target + CHOICE]
+    ints[target + CHOICE] = make_key(
+        action_of(choice, ints), new_index[node_of(choice, ints)], ints
+    )
+    source, target = priors_of(base, old, layout), priors_of(base, new, layout)
+    for action in range(layout[WIDTH]):
+        floats[target + action] = floats[source + action]
+    num_children = ints[record_of(base, new) + NUM_CHILDREN]
+    source, target = blocks_of(base, old, layout), blocks_of(base, new, layout)
+    for block in range(0, num_children * 4, BLOCK):
+        for number in range(block, block + KEY_BEHIND):
+            floats[target + number] = floats[source + number]
+        for number in range(block + KEY_BEHIND, block + BLOCK):
+            ints[target + number] = ints[source + number]
+    for slot in range(num_children):
+        place = target + edge_of(slot) + KEY_BEHIND
+        key = ints[place]
+        ints[place] = make_key(action_of(key, ints), new_index[node_of(key, ints)], ints)
 
 
 @kernel
@@ -83,10 +134,9 @@ def keep_subtrees(
     new_index: IntArray,
     source: IntArray,
     num_nodes: IntArray,
-    free_priors: FloatArray,
-    nodes: FloatArray,
-    links: IntArray,
-    rows: FloatArray,
+    floats: FloatArray,
+    ints: IntArray,
+    layout: IntArray,
 ) -> None:
     """Move the subtree under each row's action `[B]` to the root, in place; a row without one keeps an empty root.
 
@@ -94,57 +144,48 @@ def keep_subtrees(
     Fills `source` `[B, N + 1]` and `num_nodes` `[B]`, see `KeptSubtrees`; `new_index` `[B, N + 1]` is scratch.
     """
     for row in range(low_row, high_row):
+        base = row * layout[STRIDE]
+        root = record_of(base, 0)
         source[row] = -1
         num_nodes[row] = 0
-        rows[row, FREE_SLOT] = 0
-        top = _child_of(row, 0, actions[row], links)
+        ints[base + FREE_SLOT] = 0
+        top = _child_of(base, 0, actions[row], ints, layout)
         if has_chance and top != 0:
-            top = _child_of(row, top, outcomes[row], links)
+            top = _child_of(base, top, outcomes[row], ints, layout)
         if top == 0:
-            _clear(row, 0, nodes, links)
-            rows[row, NUM_SLOTS] = 1
+            clear_record(base, 0, floats, ints)
+            ints[base + NUM_SLOTS] = 1
             continue
-        renamed = new_index[row]
-        num_slots = int(rows[row, NUM_SLOTS])
-        count = _number_subtree(row, top, num_slots, links, renamed, source[row])
-        top_depth = links[row, top, DEPTH]
+        top_depth = ints[record_of(base, top) + DEPTH]
+        count = _number_subtree(base, top, ints, layout, new_index[row], source[row])
         for node in range(count):
-            old = source[row, node]
-            # By elements: numba would copy what might overlap.
-            for action in range(free_priors.shape[2]):
-                free_priors[row, node, action] = free_priors[row, old, action]
-            for field in range(nodes.shape[2]):
-                nodes[row, node, field] = nodes[row, old, field]
-            for field in range(links.shape[2]):
-                links[row, node, field] = links[row, old, field]
-            link = links[row, node]
-            link[PARENT] = renamed[link[PARENT]]
-            link[FIRST_CHILD] = renamed[link[FIRST_CHILD]]
-            link[NEXT_SIBLING] = renamed[link[NEXT_SIBLING]]
-            link[DEPTH] -= top_depth
-        links[row, 0, PARENT] = -1
-        links[row, 0, ACTION] = -1
-        links[row, 0, NEXT_SIBLING] = 0
-        links[row, 0, KEPT_VISITS] = 0
-        rows[row, NUM_SLOTS] = count
+            _move(base, source[row, node], node, new_index[row], floats, ints, layout)
+            ints[record_of(base, node) + DEPTH] -= top_depth
+        for number in range(count, source.shape[1]):
+            source[row, number] = -1
+        ints[root + PARENT] = -1
+        ints[root + ACTION] = -1
+        ints[base + NUM_SLOTS] = count
         num_nodes[row] = count
 
 
 @kernel
-def _cut(row: int, top: int, nodes: FloatArray, links: IntArray, rows: FloatArray) -> None:
-    """Give back the slots of `top`, which no list of children holds any more, and of all nodes below it."""
+def _cut(base: int, top: int, floats: FloatArray, ints: IntArray, layout: IntArray) -> None:
+    """Give back the slots of `top`, which its parent does not hold any more, and of all nodes below it."""
     node = top
     while True:
-        while links[row, node, FIRST_CHILD] != 0:
-            node = links[row, node, FIRST_CHILD]
-        parent = links[row, node, PARENT]
-        sibling = links[row, node, NEXT_SIBLING]
-        _clear(row, node, nodes, links)
-        links[row, node, NEXT_SIBLING] = int(rows[row, FREE_SLOT])
-        rows[row, FREE_SLOT] = node
+        record = record_of(base, node)
+        while ints[record + NUM_CHILDREN] > 0:
+            ints[record + NUM_CHILDREN] -= 1
+            edge = blocks_of(base, node, layout) + edge_of(ints[record + NUM_CHILDREN])
+            node = node_of(ints[edge + KEY_BEHIND], ints)
+            record = record_of(base, node)
+        parent = ints[record + PARENT]
+        clear_record(base, node, floats, ints)
+        ints[record + EDGE] = ints[base + FREE_SLOT]
+        ints[base + FREE_SLOT] = node
         if node == top:
             break
-        links[row, parent, FIRST_CHILD] = sibling
         node = parent
 
 
@@ -154,53 +195,57 @@ def regraft(
     high_row: int,
     is_gumbel: bool,
     has_chance: bool,
-    free_priors: FloatArray,
-    nodes: FloatArray,
-    links: IntArray,
-    rows: FloatArray,
+    floats: FloatArray,
+    ints: IntArray,
+    layout: IntArray,
 ) -> None:
     """After `plant`: hang the kept children under the new roots, and cut off those that the root does not allow.
 
     A root's value becomes the mean over its own network value and the q of its kept visits; the bounds of the tree are
     those of its root's value and the q in it, with `has_chance` those of actions.
     """
-    one = nodes.dtype.type(1)
-    lowest_free = nodes.dtype.type(FREE_LOGITS_ABOVE if is_gumbel else 0)
+    one = floats.dtype.type(1)
+    lowest_free = floats.dtype.type(FREE_LOGITS_ABOVE if is_gumbel else 0)
     taken = TAKEN_LOGIT if is_gumbel else TAKEN_PRIOR
     for row in range(low_row, high_row):
-        num_kept = nodes.dtype.type(0)
-        total = nodes[row, 0, VALUE]
-        last = 0
-        child = links[row, 0, FIRST_CHILD]
-        links[row, 0, FIRST_CHILD] = 0
-        while child != 0:
-            following = links[row, child, NEXT_SIBLING]
-            action = links[row, child, ACTION]
-            prior = free_priors[row, 0, action]
+        base = row * layout[STRIDE]
+        root = record_of(base, 0)
+        priors = priors_of(base, 0, layout)
+        blocks = blocks_of(base, 0, layout)
+        num_kept = floats.dtype.type(0)
+        total = floats[root + VALUE]
+        num_children = 0
+        for slot in range(ints[root + NUM_CHILDREN]):
+            edge = blocks + edge_of(slot)
+            key = ints[edge + KEY_BEHIND]
+            child, action = node_of(key, ints), action_of(key, ints)
+            prior = floats[priors + action]
             if prior < lowest_free:
-                _cut(row, child, nodes, links, rows)
-            else:
-                if last == 0:
-                    links[row, 0, FIRST_CHILD] = child
-                else:
-                    links[row, last, NEXT_SIBLING] = child
-                links[row, child, NEXT_SIBLING] = 0
-                last = child
-                visits = nodes[row, child, VISITS]
-                links[row, child, KEPT_VISITS] = int(visits)
-                nodes[row, child, PRIOR] = prior
-                free_priors[row, 0, action] = taken
-                links[row, 0, NUM_TAKEN] += 1
-                num_kept += visits
-                total += visits * nodes[row, child, Q]
-            child = following
-        nodes[row, 0, VISITS] = num_kept + one
-        nodes[row, 0, VALUE] = total / (num_kept + one)
-        rows[row, NUM_KEPT] = num_kept
-        for node in range(1, int(rows[row, NUM_SLOTS])):
-            if links[row, node, PARENT] >= 0 and not (
-                has_chance and links[row, node, DEPTH] % 2 == 0
-            ):
-                q = nodes[row, node, Q]
-                rows[row, LOW] = min(rows[row, LOW], q)
-                rows[row, HIGH] = max(rows[row, HIGH], q)
+                _cut(base, child, floats, ints, layout)
+                continue
+            # To the place of the next child that stays: this one's or one before it.
+            visits, q = floats[edge + VISITS_BEHIND], floats[edge]
+            edge = blocks + edge_of(num_children)
+            floats[edge] = q
+            floats[edge + PRIOR_BEHIND] = prior
+            floats[edge + VISITS_BEHIND] = visits
+            ints[edge + KEY_BEHIND] = key
+            ints[record_of(base, child) + EDGE] = edge_of(num_children)
+            floats[base + layout[KEPT_AT] + num_children] = visits
+            gumbel = floats[base + layout[GUMBEL_AT] + action]
+            floats[base + layout[ROOT_GUMBEL_AT] + num_children] = gumbel
+            floats[priors + action] = taken
+            num_children += 1
+            num_kept += visits
+            total += visits * q
+        ints[root + NUM_CHILDREN] = num_children
+        floats[root + VISITS] = num_kept + one
+        floats[root + VALUE] = total / (num_kept + one)
+        ints[base + NUM_KEPT] = int(num_kept)
+        for node in range(1, ints[base + NUM_SLOTS]):
+            record = record_of(base, node)
+            ints[record + STAMP] = STALE  # the bounds of the tree are new
+            if ints[record + PARENT] >= 0 and not (has_chance and ints[record + DEPTH] % 2 == 0):
+                q = floats[blocks_of(base, ints[record + PARENT], layout) + ints[record + EDGE]]
+                floats[base + LOW] = min(floats[base + LOW], q)
+                floats[base + HIGH] = max(floats[base + HIGH], q)

@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from mcts import kernels, reuse, saved_trees
 from mcts.base import (
+    Answer,
     BoolArray,
     FloatArray,
     IntArray,
@@ -17,8 +18,7 @@ from mcts.base import (
     SearchOutput,
     Selection,
 )
-from mcts.chance import ChanceGumbelRule, ChancePuctRule
-from mcts.checks import check_integers, check_planted, check_shape
+from mcts.checks import check_integers, check_planted, check_roots, check_shape
 from mcts.gumbel import GumbelRule
 from mcts.policies import SearchSettings
 from mcts.puct import PuctRule
@@ -64,23 +64,25 @@ class Search:
             holds_logits=self._is_gumbel,
             has_chance=self._has_chance,
         )
-        self._selection: IntArray = np.zeros((4, batch_size), np.int32)
+        # The edges that are being asked for, and room for those after them: they change places with every simulation.
+        self._selection, self._following = np.zeros((2, 4, batch_size), np.int32)
         self._logits = np.zeros((batch_size, num_columns), self._dtype)
         self._noise = np.zeros((batch_size, num_columns), self._dtype)
+        # What the model has answered with last, as far as it fits the kernels as it is.
+        nothing = np.zeros(0, self._dtype)
+        self._answer: Answer = (nothing, nothing, nothing, nothing)
+        self._no_answer = self._answer
         self._explored = np.zeros(batch_size, np.bool_)
         self._reward, self._discount, self._value = np.zeros((3, batch_size), self._dtype)
-        rule: type[GumbelRule] | type[PuctRule]
-        if self._has_chance:
-            rule = ChanceGumbelRule if self._is_gumbel else ChancePuctRule
-        else:
-            rule = GumbelRule if self._is_gumbel else PuctRule
+        rule = GumbelRule if self._is_gumbel else PuctRule
         self._rule = rule(settings, self.tree, self._threads)
         # A row searches while it has made fewer simulations than it has planned; all begin together.
         self._num_planned: IntArray = np.zeros(batch_size, np.int32)
         self._num_steps = self._next_end = 0
-        self._num_rows = batch_size
+        self._num_rows = self._num_places = batch_size
         self._is_begun = self._is_selected = self._is_kept = False
-        self._seat_rows(np.arange(batch_size))
+        self._all_rows = np.arange(batch_size, dtype=np.int32)
+        self._cut_selections(batch_size)
 
     def begin(
         self,
@@ -109,22 +111,11 @@ class Search:
                 model's answer or the noise is not finite.
         """
         num_rows = len(legal)
-        shape = (num_rows, self.num_actions)
         if not 1 <= num_rows <= self.batch_size:
             raise ValueError(f"legal has {num_rows} rows; this search takes 1 to {self.batch_size}")
-        check_shape("legal", legal, shape)
-        check_shape("root.prior_logits", root.prior_logits, shape)
-        check_shape("root.value", root.value, (num_rows,))
-        if noise is not None:
-            check_shape("noise", noise, shape)
-        if explored is not None:
-            check_shape("explored", explored, (num_rows,))
         most = self.settings.num_simulations
-        if num_simulations is not None:
-            check_shape("num_simulations", num_simulations, (num_rows,))
-            check_integers(
-                "num_simulations", num_simulations, 1, most, "for which the trees have room"
-            )
+        shape = (num_rows, self.num_actions)
+        check_roots(shape, root, legal, noise, explored, num_simulations, most)
         if kept and not self._is_kept:
             raise RuntimeError("Search.begin(kept=True) without Search.keep_subtrees before it")
         if kept and num_rows != self._num_rows:
@@ -152,7 +143,6 @@ class Search:
             self._noise,
             self._explored,
             tree.legal,
-            tree.gumbel,
             *tree.arrays,
         )
         check_planted(fault)
@@ -166,23 +156,25 @@ class Search:
             planned[:] = np.maximum(1, planned - tree.num_kept)
         self._rule.prepare(planned)
         self._num_steps = 0
-        self._seat_searching_rows()
+        self._next_end = int(planned.min())
+        self._selection[0, :num_rows] = self._following[0, :num_rows] = self._all_rows[:num_rows]
+        self._cut_selections(num_rows)
+        self._rule.start(num_rows, self._selection)
         self._is_begun = True
 
     def select(self) -> Selection | None:
-        """Walk the tree of every row that still searches to the edge that it wants evaluated; None if no row does.
+        """The edge that every row that still searches wants evaluated; None if no row searches any more.
 
-        The arrays are valid until the next call.
+        The arrays are valid until the next call but one.
         """
         if not self._is_begun:
             raise RuntimeError("Search.select before Search.begin")
         if self._num_steps >= self._next_end:
-            self._seat_searching_rows()
+            self._drop_finished_rows()
         if self._num_places == 0:
             return None
-        self._rule.select(self._num_places, self._selection)
         self._is_selected = True
-        return self._selected
+        return self._selections[0]
 
     def update(self, output: ModelOutput) -> None:
         """Expand the selected edges with the model's answer and back it up.
@@ -193,18 +185,15 @@ class Search:
         if not self._is_selected:
             raise RuntimeError("Search.update without Search.select before it")
         self._is_selected = False
-        fault = self._threads.call(
-            kernels.expand_and_backup,
-            self._num_places,
-            self._is_gumbel,
-            self._has_chance,
-            self._selection,
-            self._fit("reward", output.reward, self._reward),
-            self._fit("discount", output.discount, self._discount),
-            self._fit("prior_logits", output.prior_logits, self._logits),
-            self._fit("value", output.value, self._value),
-            *self.tree.arrays,
-        )
+        reward, discount, logits, value = self._answer
+        if not (
+            output.reward is reward
+            and output.discount is discount
+            and output.prior_logits is logits
+            and output.value is value
+        ):
+            self._fit_answer(output)
+        fault = self._rule.step(self._num_places, self._answer, self._selection, self._following)
         if fault != kernels.NO_FAULT:
             self._is_begun = False
             row, node, action, _ = self._selection[:, fault]
@@ -213,6 +202,8 @@ class Search:
                 f"action {action} at node {node}"
             )
         self._num_steps += 1
+        self._selection, self._following = self._following, self._selection
+        self._selections.reverse()
         if self.settings.stop_early:
             self._rule.stop(self._num_places, self._num_steps, self._selection, self._num_planned)
             self._next_end = self._num_steps
@@ -301,17 +292,36 @@ class Search:
         self._is_begun = self._is_selected = False
         self._is_kept = True
 
-    def _seat_searching_rows(self) -> None:
-        """Give places in the selection to the rows that still search."""
+    def _drop_finished_rows(self) -> None:
+        """Take the rows that have made their simulations out of the selection."""
         planned = self._num_planned[: self._num_rows]
-        self._seat_rows(np.flatnonzero(planned > self._num_steps))
-        if self._num_places > 0:
-            self._next_end = int(planned[self._selected.row].min())
+        rows = np.flatnonzero(planned > self._num_steps)
+        count = len(rows)
+        if count > 0:
+            self._next_end = int(planned[rows].min())
+        if count == self._num_places:
+            return
+        if count > 0:
+            places = np.searchsorted(self._selections[0].row, rows)
+            self._selection[:, :count] = self._selection[:, places]
+            self._following[0, :count] = rows
+        self._cut_selections(count)
 
-    def _seat_rows(self, rows: npt.NDArray[np.integer]) -> None:
-        self._num_places = len(rows)
-        self._selection[0, : len(rows)] = rows
-        self._selected = Selection(*self._selection[:, : len(rows)])
+    def _cut_selections(self, count: int) -> None:
+        """Make the first `count` places of the selections what is searched."""
+        self._num_places = count
+        self._answer = self._no_answer
+        both = self._selection, self._following
+        self._selections = [Selection(*selection[:, :count]) for selection in both]
+
+    def _fit_answer(self, output: ModelOutput) -> None:
+        """Check the model's arrays, and remember them: most models fill the same ones again."""
+        self._answer = (
+            self._fit("reward", output.reward, self._reward),
+            self._fit("discount", output.discount, self._discount),
+            self._fit("prior_logits", output.prior_logits, self._logits),
+            self._fit("value", output.value, self._value),
+        )
 
     def _fit(self, name: str, array: FloatArray, buffer: FloatArray) -> FloatArray:
         """The array itself if the kernels take it as it is, else a copy in the buffer."""

@@ -1,5 +1,6 @@
 """Threads that share the rows of a batch."""
 
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -19,6 +20,7 @@ class RowThreads:
             raise ValueError(f"num_threads={num_threads}: must be at least 1")
         self._num_threads = num_threads
         self._min_rows = min_rows_per_thread
+        self._fewest_to_share = 2 * min_rows_per_thread if num_threads > 1 else sys.maxsize
         self._pool = (
             ThreadPoolExecutor(num_threads - 1, thread_name_prefix="mcts")
             if num_threads > 1
@@ -27,9 +29,9 @@ class RowThreads:
 
     def call(self, kernel: Callable[..., Any], num_rows: int, *arguments: Any) -> Any:
         """Run `kernel(low, high, *arguments)` over `num_rows` rows or places; return the first result that is no -1."""
-        num_parts = min(self._num_threads, num_rows // self._min_rows)
-        if self._pool is None or num_parts < 2:
+        if self._pool is None or num_rows < self._fewest_to_share:
             return kernel(0, num_rows, *arguments)
+        num_parts = min(self._num_threads, num_rows // self._min_rows)
         bounds = [num_rows * part // num_parts for part in range(num_parts + 1)]
         pending = [
             self._pool.submit(kernel, bounds[part], bounds[part + 1], *arguments)

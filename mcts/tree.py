@@ -1,12 +1,7 @@
 """The trees of a batch of searches, as arrays allocated once and reset in place.
 
 `B` rows, `N` simulations (so `N + 1` node slots), `A` actions. In a tree that began afresh, the node expanded in
-simulation `i` has index `i + 1`.
-
-What a search knows of a visited edge stands in the record of the node that it leads to: a node has one parent, so that
-the visits of an edge are those of its node. Visited children form a list; of the unvisited ones only the best is ever
-of interest, since they differ in nothing but the prior. A visit of a node thus costs as many steps as it has visited
-children, whatever `A` is, and the records of a whole tree stay in the first-level cache.
+simulation `i` has index `i + 1`. How the numbers stand in memory, and why, is told in `mcts.layout`.
 """
 
 from typing import Any
@@ -15,32 +10,31 @@ import numpy as np
 import numpy.typing as npt
 
 from mcts.base import UNVISITED, BoolArray, FloatArray, IntArray
+from mcts.layout import (
+    ACTION,
+    BLOCKS_AT,
+    BLOCKS_SIZE,
+    DEPTH,
+    DISCOUNT,
+    EDGE,
+    FIRST_INT,
+    GUMBEL_AT,
+    HEADER,
+    NUM_KEPT,
+    NUM_SLOTS,
+    PARENT,
+    PRIOR_BEHIND,
+    PRIORS_AT,
+    RAW_VALUE,
+    RECORD,
+    REWARD,
+    VALUE,
+    VISITS,
+    WIDTH,
+    make_layout,
+)
 
-# Fields of a node record, 32 bytes in float32, which is exact for counts up to 2**24. Reward, discount, prior (under
-# Gumbel: logit) and q are those of the edge that leads to the node.
-VISITS, VALUE, RAW_VALUE, REWARD, DISCOUNT, PRIOR, Q, UNVISITED_WEIGHT = range(8)
-NUM_NODE_FIELDS = 8
-
-# Fields of a link record. Node 0 is no child of any node, so 0 ends a list of children. Taken actions are those that are
-# visited or absent. Kept visits are those that a child of the root has from an earlier search.
-PARENT, ACTION, FIRST_CHILD, NEXT_SIBLING, NUM_TAKEN, BEST_UNVISITED, DEPTH, KEPT_VISITS = range(8)
-NUM_LINK_FIELDS = 8
-
-# Values of BEST_UNVISITED that are no action.
-NOTHING_LEFT = -1
-STALE = -2
-
-# Fields of a row: lowest and highest `reward + discount * value` seen, depths added up, actions that halving starts with,
-# node slots given out so far, first of the slots that were given back (0: none), visits that the root has kept from an
-# earlier search, factor of its forced playouts (0: off).
-LOW, HIGH, DEPTH_SUM, NUM_CONSIDERED, NUM_SLOTS, FREE_SLOT, NUM_KEPT, FORCED_PLAYOUTS = range(8)
-NUM_ROW_FIELDS = 8
-
-# Stands for the prior of an action that is illegal, absent, or visited (its prior has moved to the child's record).
-# A prior is never negative, a logit is kept above -1e9.
-TAKEN_PRIOR = -1.0
-TAKEN_LOGIT = -1e30
-FREE_LOGITS_ABOVE = -1e20
+CACHE_LINE = 64
 
 
 class Tree:
@@ -49,7 +43,7 @@ class Tree:
     With chance nodes at the odd depths, `A` is the larger of the numbers of actions and of outcomes, an outcome stands
     where an action would, and what a node has fewer of is absent.
 
-    The properties are views or copies meant for export and tests; the kernels use the arrays themselves.
+    The properties are views or copies meant for export and tests; the kernels use `arrays`.
     """
 
     def __init__(
@@ -62,38 +56,59 @@ class Tree:
         holds_logits: bool = False,
         has_chance: bool = False,
     ) -> None:
+        floats = np.dtype(dtype)
+        ints = np.dtype(f"i{floats.itemsize}")
+        check_keys(num_actions, num_simulations, floats)
         self.num_rows = batch_size
+        self.num_actions = num_actions
         self.holds_logits = holds_logits
         self.has_chance = has_chance
-        slots = (batch_size, num_simulations + 1)
-        self.free_priors: FloatArray = np.zeros((*slots, num_actions), dtype)
+        num_nodes = num_simulations + 1
+        layout, stride = make_layout(num_nodes, num_actions)
+        memory = _zeros(batch_size * stride, floats)
+        self.arrays: tuple[FloatArray, IntArray, npt.NDArray[np.int64]] = (
+            memory,
+            memory.view(ints),
+            layout,
+        )
+        """What every kernel takes, in this order: all floats, the same memory as integers, the layout."""
+        numbers = memory.reshape(batch_size, stride)
+
+        def part(start: int, *shape: int) -> FloatArray:
+            size = int(np.prod(shape))
+            return numbers[:, start : start + size].reshape(batch_size, *shape)
+
+        records = part(HEADER, num_nodes, RECORD)
+        self.nodes: FloatArray = records[..., :FIRST_INT]
+        """`[B, N + 1, 7]` numbers of the nodes."""
+        self.links: IntArray = records.view(ints)[..., FIRST_INT:]
+        """`[B, N + 1, 9]` integers of the nodes: field `f` at `f - FIRST_INT`."""
+        padded_priors = part(layout[PRIORS_AT], num_nodes, layout[WIDTH])
+        self.free_priors: FloatArray = padded_priors[..., :num_actions]
         """`[B, N + 1, A]` prior (or logit) of the actions that can be taken and are unvisited, a mark at the others."""
-        self.nodes: FloatArray = np.zeros((*slots, NUM_NODE_FIELDS), dtype)
-        """`[B, N + 1, 8]` node records."""
-        self.links: IntArray = np.zeros((*slots, NUM_LINK_FIELDS), np.int32)
-        """`[B, N + 1, 8]` link records."""
-        self.rows: FloatArray = np.zeros((batch_size, NUM_ROW_FIELDS), dtype)
-        """`[B, 8]` row records."""
-        self.rows[:, NUM_SLOTS] = 1
-        self.gumbel: FloatArray = np.zeros((batch_size, num_actions), dtype)
+        self.fillers: FloatArray = padded_priors[..., num_actions:]
+        """`[B, N + 1, W - A]` what fills up the rows of those; marks at nodes in use."""
+        self.blocks: FloatArray = part(layout[BLOCKS_AT], num_nodes, layout[BLOCKS_SIZE])
+        """`[B, N + 1, ...]` blocks of children."""
+        self.rows: FloatArray = part(0, HEADER)
+        """`[B, 16]` headers of the rows."""
+        self.row_ints: IntArray = self.rows.view(ints)
+        """`[B, 16]` the same as integers."""
+        self.row_ints[:, NUM_SLOTS] = 1
+        self.gumbel: FloatArray = part(layout[GUMBEL_AT], layout[WIDTH])[:, :num_actions]
         """`[B, A]` scaled Gumbel noise of the roots; zero under PUCT."""
         self.legal: BoolArray = np.zeros((batch_size, num_actions), np.bool_)
         """`[B, A]` legal actions of the roots."""
 
     @property
-    def arrays(self) -> tuple[FloatArray, FloatArray, IntArray, FloatArray]:
-        """What every kernel takes, in this order: free priors, nodes, links, rows."""
-        return self.free_priors, self.nodes, self.links, self.rows
-
-    @property
     def num_slots(self) -> IntArray:
         """`[rows]` node slots in use, the root included; some may have stayed unused."""
-        return self.rows[: self.num_rows, NUM_SLOTS].astype(np.int32)
+        return self.row_ints[: self.num_rows, NUM_SLOTS].astype(np.int32)
 
     @property
     def num_kept(self) -> IntArray:
         """`[rows]` visits of the root's actions that come from an earlier search."""
-        return self.rows[: self.num_rows, NUM_KEPT].astype(np.int32)
+        return self.row_ints[: self.num_rows, NUM_KEPT].astype(np.int32)
 
     @property
     def num_nodes(self) -> int:
@@ -101,15 +116,9 @@ class Tree:
         return int(self.num_slots.max())
 
     @property
-    def num_actions(self) -> int:
-        """`A`."""
-        return self.free_priors.shape[2]
-
-    @property
     def num_bytes(self) -> int:
         """Bytes held by all arrays."""
-        arrays = (self.free_priors, self.nodes, self.links, self.rows, self.gumbel, self.legal)
-        return sum(array.nbytes for array in arrays)
+        return self.arrays[0].nbytes + self.legal.nbytes
 
     @property
     def parents(self) -> IntArray:
@@ -163,17 +172,17 @@ class Tree:
     @property
     def child_visits(self) -> IntArray:
         """`[rows, nodes, A]` visits of each action."""
-        return self._from_children(VISITS, np.zeros_like(self._free)).astype(np.int32)
+        return self._from_children(self._node(VISITS), np.zeros_like(self._free)).astype(np.int32)
 
     @property
     def child_q(self) -> FloatArray:
         """`[rows, nodes, A]` `reward + discount * value` of each action; 0 where unvisited."""
-        return self._from_children(Q, np.zeros_like(self._free))
+        return self._from_children(self._edge(0), np.zeros_like(self._free))
 
     @property
     def priors(self) -> FloatArray:
         """`[rows, nodes, A]` prior probabilities, root noise included; 0 at illegal actions and unused slots."""
-        field = self._from_children(PRIOR, self._free.copy())
+        field = self._from_children(self._edge(PRIOR_BEHIND), self._free.copy())
         if self.holds_logits:
             weights = np.exp(field - field.max(axis=-1, keepdims=True))
             softmax = weights / weights.sum(axis=-1, keepdims=True)
@@ -190,7 +199,18 @@ class Tree:
         return self._masked(self.nodes, field, 0)
 
     def _link(self, field: int) -> IntArray:
-        return self._masked(self.links, field, UNVISITED if field in (PARENT, ACTION) else 0)
+        links = self._masked(
+            self.links, field - FIRST_INT, UNVISITED if field in (PARENT, ACTION) else 0
+        )
+        return links.astype(np.int32, copy=False)
+
+    def _edge(self, behind: int) -> FloatArray:
+        """`[rows, nodes]` q (or what stands so far behind it) of the edge that leads to each node; 0 where none does."""
+        parents, edges = self.parents, self._link(EDGE)
+        rows, nodes = np.nonzero(parents >= 0)
+        numbers = np.zeros(parents.shape, self.blocks.dtype)
+        numbers[rows, nodes] = self.blocks[rows, parents[rows, nodes], edges[rows, nodes] + behind]
+        return numbers
 
     def _masked(self, records: npt.NDArray[Any], field: int, otherwise: int) -> npt.NDArray[Any]:
         """One field of all nodes; slots behind a row's own hold what an earlier search has left there."""
@@ -202,8 +222,26 @@ class Tree:
             np.arange(num_nodes) < num_slots[:, None], array, array.dtype.type(otherwise)
         )
 
-    def _from_children(self, field: int, into: FloatArray) -> FloatArray:
-        parents, actions, values = self.parents, self.actions, self._node(field)
+    def _from_children(self, values: FloatArray, into: FloatArray) -> FloatArray:
+        """`into` `[rows, nodes, A]` with the values `[rows, nodes]` of the nodes at the actions that lead to them."""
+        parents, actions = self.parents, self.actions
         rows, nodes = np.nonzero(parents >= 0)
         into[rows, parents[rows, nodes], actions[rows, nodes]] = values[rows, nodes]
         return into
+
+
+def check_keys(num_actions: int, num_simulations: int, dtype: np.dtype[Any]) -> None:
+    """Raise ValueError if an action and a node do not fit together into an integer of the float's width."""
+    bits = 4 * dtype.itemsize
+    if num_actions > 1 << (bits - 1) or num_simulations >= 1 << bits:
+        raise ValueError(
+            f"num_actions={num_actions}, num_simulations={num_simulations}: a {dtype} search takes up to {1 << (bits - 1)} "
+            f"actions and {(1 << bits) - 1} simulations; dtype float64 has room for more"
+        )
+
+
+def _zeros(size: int, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Zeros that start a cache line."""
+    buffer = np.zeros(size * dtype.itemsize + CACHE_LINE, np.uint8)
+    start = -buffer.ctypes.data % CACHE_LINE
+    return buffer[start : start + size * dtype.itemsize].view(dtype)

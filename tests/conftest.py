@@ -2,6 +2,8 @@
 
 import importlib.util
 import os
+import sys
+from collections.abc import Iterator
 
 # Before anything imports torch or numpy: tests run side by side, and each would take every core.
 for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
@@ -16,6 +18,14 @@ def _has_cuda() -> bool:
     import torch
 
     return torch.cuda.is_available()
+
+
+@pytest.fixture(autouse=True)
+def keep_denormals() -> Iterator[None]:
+    """A run makes denormal numbers zero in its process; the next test begins with them."""
+    yield
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_flush_denormal(False)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from mcts import Search, SearchSettings, draw_noise, run
 from mcts.chance import AlternatingModel
 from mcts.export import to_dict
-from mcts.tree import HIGH, LOW
+from mcts.layout import HIGH, LOW
 from tests.oracles.chance_table import ChanceTable
 from tests.oracles.plain_chance import PlainChanceSearch
 

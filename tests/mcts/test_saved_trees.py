@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mcts import Search, SearchSettings, draw_noise, run
-from mcts.tree import ACTION, FIRST_CHILD, NEXT_SIBLING, PARENT
+from mcts.layout import ACTION, BEST_UNVISITED, CHOICE, DEPTH, EDGE, FIRST_INT, NUM_CHILDREN, PARENT
 from tests.oracles.table_model import TableModel
 
 NUM_ROWS, NUM_ACTIONS, NUM_SIMULATIONS = 5, 4, 24
@@ -81,24 +81,29 @@ def saved() -> dict[str, np.ndarray]:
 @pytest.mark.parametrize(
     "damage",
     [
-        {FIRST_CHILD: 1000},
-        {FIRST_CHILD: -1},
-        {NEXT_SIBLING: 1000},
+        {EDGE: 1000},
+        {EDGE: -1},
+        {EDGE: 8},
+        {NUM_CHILDREN: 1000},
+        {NUM_CHILDREN: -1},
         {PARENT: 1000},
+        {PARENT: "itself"},
         {ACTION: NUM_ACTIONS},
         {ACTION: -1},
-        {NEXT_SIBLING: "itself"},
-        {FIRST_CHILD: "itself"},
-        {PARENT: "itself"},
+        {CHOICE: 1000},
+        {CHOICE: "itself"},
+        {CHOICE: NUM_ACTIONS << 32},
+        {BEST_UNVISITED: NUM_ACTIONS},
+        {DEPTH: 5},
     ],
 )
 def test_links_that_a_kernel_could_not_trust_are_refused(damage):
     arrays = saved()
     first = int(arrays["num_nodes"][0])  # row 0 started afresh
     node = first + 1
-    assert arrays["links"][node, PARENT] >= 0
+    assert arrays["links"][node, PARENT - FIRST_INT] >= 0
     [(field, value)] = damage.items()
-    arrays["links"][node, field] = 1 if value == "itself" else value
+    arrays["links"][node, field - FIRST_INT] = 1 if value == "itself" else value
     with pytest.raises(ValueError, match="damaged"):
         make_search(kind="puct").restore_kept(arrays)
 
