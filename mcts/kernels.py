@@ -177,8 +177,8 @@ def expand_and_backup(
     """Write the model's answer at the selected nodes and carry it up to the roots.
 
     `selection` is `[4, B]` (row, parent, action, node), the answers are in its order. With `has_chance` the nodes at odd
-    depths are chance nodes: they hold probabilities, and their q have no part in the range of the tree. Returns the first place whose
-    answer is not finite, and leaves that row's tree as it was, or NO_FAULT.
+    depths are chance nodes: they hold probabilities, and the q of their outcomes have no part in the range of the tree.
+    Returns the first place whose answer is not finite, and leaves that row's tree as it was, or NO_FAULT.
     """
     num_actions = logits.shape[1]
     one = nodes.dtype.type(1)
