@@ -41,7 +41,7 @@ class Tree:
     """`B` trees of at most `N + 1` nodes over `A` actions.
 
     With chance nodes at the odd depths, `A` is the larger of the numbers of actions and of outcomes, an outcome stands
-    where an action would, and what a node has fewer of is absent.
+    where an action would, and what a node has fewer of is absent. Chance nodes hold probabilities, never logits.
 
     The properties are views or copies meant for export and tests; the kernels use `arrays`.
     """

@@ -3,6 +3,7 @@
 Letters: `B` rows, `N` nodes of a tree, `A` actions, `*O` observation shape.
 """
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,6 +21,8 @@ from muzero.inference.graph import GraphEvaluator
 from muzero.network.base import MuZeroNetwork
 from muzero.network.mlp import MLPNetwork
 from muzero.network.resnet import ResNetNetwork
+
+_logger = logging.getLogger(__name__)
 
 
 class LocalModel:
@@ -204,8 +207,9 @@ def make_evaluator(
     num_threads: int,
 ) -> Evaluator:
     """The fastest evaluator there is for `network` on `device`."""
-    # Without a matrix unit, torch knows best how to multiply in bfloat16.
-    if device.type == "cpu" and (not bfloat16 or has_amx()):
+    if device.type == "cpu" and bfloat16 and not has_amx():
+        _logger.info("search.bfloat16 without AMX: networks run as torch's modules")
+    elif device.type == "cpu":
         if isinstance(network, MLPNetwork):
             return FusedMLP(network, bfloat16=bfloat16, num_threads=num_threads)
         if isinstance(network, ResNetNetwork) and is_fusable(network):

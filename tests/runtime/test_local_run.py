@@ -17,7 +17,7 @@ from muzero.runtime.local import LocalRuntime
 from muzero.runtime.players import open_checkpoint
 
 BOARD = ("experiment=tictactoe", "debug=smoke", "runtime.overlap=false")
-CARTPOLE = ("experiment=cartpole", "debug=smoke")
+CARTPOLE = ("experiment=cartpole", "debug=smoke", "runtime.overlap=false")
 QUIET = (
     "logger.progress=none",
     "logger.tensorboard=false",
