@@ -141,9 +141,7 @@ def test_a_nan_comes_through(precision):
     inputs[1] = to_numbers(np.full((1, 32), np.nan, np.float32), precision)
     out = aligned((3, 16), np.float32)
     space = Workspace(8)
-    job = space.job(
-        layer, address(inputs), address(out), to_float=1, row_length=3, image_step=3
-    )
+    job = space.job(layer, address(inputs), address(out), to_float=1, row_length=3, image_step=3)
     run(job, precision)
     assert np.isnan(out[1]).all() and (out[[0, 2]] == 0.0).all()
 

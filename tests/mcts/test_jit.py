@@ -36,7 +36,15 @@ def test_kernel_is_compiled_anew_when_the_sources_have_changed(tmp_path, monkeyp
 
 @pytest.mark.parametrize(
     ("name", "is_watched"),
-    [("layout", True), ("vectors", True), ("reductions", True), ("jit", True), ("puct_choice", True), ("forced", True), ("export", False)],
+    [
+        ("layout", True),
+        ("vectors", True),
+        ("reductions", True),
+        ("jit", True),
+        ("puct_choice", True),
+        ("forced", True),
+        ("export", False),
+    ],
 )
 def test_digest_is_that_of_all_files_with_kernels(tmp_path, name, is_watched):
     for path in Path(jit.__file__).parent.glob("*.py"):
