@@ -1,4 +1,4 @@
-"""The shipped recipes learn (peers, row 92): shortened to minutes, to a level that an untrained agent never has."""
+"""The shipped recipes learn within minutes (peers, row 92), to a level that an untrained agent never has."""
 
 import json
 import subprocess
@@ -23,13 +23,13 @@ def train(tmp_path, *overrides: str) -> list[dict]:
 def test_cartpole_reaches_475(tmp_path):
     rows = train(tmp_path, "experiment=cartpole", "learner.num_steps=6000", "seed=1")
     scores = [row["evaluation/score_mean"] for row in rows if "evaluation/score_mean" in row]
-    assert max(scores[:2]) < 475.0  # not by luck from the start
+    assert scores[0] < 475.0  # not by luck from the start
     assert min(scores[-3:]) >= 475.0
 
 
 def test_tictactoe_leaves_no_losing_line(tmp_path):
-    rows = train(tmp_path, "experiment=tictactoe", "learner.num_steps=4000", "seed=1")
+    rows = train(tmp_path, "experiment=tictactoe", "seed=1")
     last = [row for row in rows if "evaluation/losing_lines" in row][-1]
     assert last["evaluation/losing_lines"] == 0
-    assert last["evaluation/optimal_move_rate"] >= 0.97
+    assert last["evaluation/optimal_move_rate"] >= 0.98
     assert last["evaluation/perfect/loss_rate"] <= 0.02
