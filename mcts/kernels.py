@@ -1,4 +1,4 @@
-"""Compiled work that all rules share: planting the roots, and what is wrong with a model's answer.
+"""Compiled work that all rules share: planting the roots.
 
 A kernel works on places `[low, high)` of arrays that hold the whole batch, takes no lock and allocates nothing, so that
 threads may share a batch. A place is a row where all rows are worked on, or the place of a row that still searches in
@@ -8,7 +8,7 @@ the selection.
 import math
 
 from mcts.base import BoolArray, FloatArray, IntArray
-from mcts.jit import inlined, kernel
+from mcts.jit import kernel
 from mcts.layout import (
     DEPTH_SUM,
     DISCOUNT,
@@ -35,7 +35,6 @@ from mcts.layout import (
     priors_of,
     record_of,
 )
-from mcts.vectors import read
 
 # What `plant` found wrong with a row; its result is `row * NUM_FAULTS + fault`, or NO_FAULT.
 NO_FAULT = -1
@@ -145,13 +144,3 @@ def plant(
         if num_children == 0:
             ints[base + NUM_SLOTS] = 1
     return NO_FAULT
-
-
-@inlined
-def is_answer_finite(
-    place: int, reward: FloatArray, discount: FloatArray, value: FloatArray
-) -> bool:
-    """Whether the numbers of an answer are finite; of its logits `expansion.survey` tells."""
-    return math.isfinite(read(reward, place) + read(discount, place)) and math.isfinite(
-        read(value, place)
-    )

@@ -1,11 +1,11 @@
 """Compiled selection by PUCT: at every node, at chance nodes by the probability of the outcomes."""
 
+from mcts.answers import REFUSED, take_in
 from mcts.base import FloatArray, IntArray
 from mcts.chance_choice import choose_outcome
-from mcts.expansion import carry_up, expand, survey
 from mcts.forced import forced_key
 from mcts.jit import inlined, kernel
-from mcts.kernels import NO_FAULT, is_answer_finite
+from mcts.kernels import NO_FAULT
 from mcts.layout import (
     BEST_UNVISITED,
     CHOICE,
@@ -223,44 +223,28 @@ def step_puct(
     """
     fault = NO_FAULT
     num_places = selection.shape[1]
-    num_actions = logits.shape[1]
     stride = read(layout, STRIDE)
     for place in range(low, high):
         base = read(selection, place) * stride
-        parent = read(selection, num_places + place)
-        action = read(selection, 2 * num_places + place)
-        node = read(selection, 3 * num_places + place)
-        start = place * num_actions
-        highest, is_usable = survey(logits, start, num_actions)
-        if not (is_usable and is_answer_finite(place, reward, discount, value)):
-            fault = place if fault == NO_FAULT else fault
-            continue
-        expand(
+        length = take_in(
             base,
-            parent,
-            action,
-            node,
+            place,
             False,
-            has_chance,
-            logits,
-            start,
-            highest,
-            floats,
-            ints,
-            layout,
-        )
-        length = carry_up(
-            base,
-            node,
-            read(reward, place),
-            read(discount, place),
-            read(value, place),
             normalization == TREE,
             has_chance,
+            reward,
+            discount,
+            logits,
+            value,
+            selection,
             floats,
             ints,
             layout,
         )
+        if length == REFUSED:
+            fault = place if fault == NO_FAULT else fault
+            continue
+        node = read(selection, 3 * num_places + place)
         path = base + read(layout, PATH_AT)
         for back in range(length):
             above = read(ints, path + length - 1 - back)
