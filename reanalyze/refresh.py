@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from mcts import Search, run
 from muzero.inference.local import LocalModel
+from muzero.inference.remote import RemoteModel
 from muzero.replay.storage import RootPositions
 
 
@@ -36,7 +37,7 @@ class Refresher:
         root_value: `mean` or `best`, as in self-play.
     """
 
-    def __init__(self, model: LocalModel, search: Search, *, root_value: str) -> None:
+    def __init__(self, model: LocalModel | RemoteModel, search: Search, *, root_value: str) -> None:
         self.model, self._search, self._root_value = model, search, root_value
 
     def refresh(self, positions: RootPositions) -> Refreshed:

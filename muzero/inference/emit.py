@@ -4,24 +4,41 @@ Addresses are int64 here: numba's kernels compute them from arrays that they hol
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
 
 from llvmlite import ir
-from numba import njit
 from numba.core import cgutils
 from numba.extending import intrinsic as _intrinsic
+
+from mcts import jit
+from muzero.network import kernels as network_kernels
+
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 intrinsic: Any = _intrinsic
 """Numba's decorator, which takes the typing context off the arguments: to mypy, anything can be called with anything."""
 
-_OPTIONS: dict[str, Any] = {"error_model": "numpy", "_nrt": False}
 
-kernel = njit(cache=True, nogil=True, **_OPTIONS)
-"""Decorates what Python calls: kept on disk, run without the interpreter's lock and without numba's memory management."""
+def kernel(function: _F) -> _F:
+    """Decorate what Python calls: see `mcts.jit.compile_kernel`."""
+    return jit.compile_kernel(function, _sources())
 
-inlined = njit(forceinline=True, **_OPTIONS)
-"""Decorates what kernels call. Numba's cache watches the file of a kernel alone: after a change of such a function, touch
-the files of the kernels that use it."""
+
+inlined = jit.inlined
+"""Decorates what kernels call: becomes part of each of them."""
+
+
+@cache
+def _sources() -> str:
+    """A digest of the files that kernels are made of: those of this folder with code or numbers of theirs, and two elsewhere."""
+    folder = Path(__file__).parent
+    here = {*jit.files_with(folder, b"muzero.inference.emit", b"llvmlite")}
+    numbers = {folder / "jobs.py", folder / "messages.py"}
+    elsewhere = {Path(str(module.__file__)) for module in (jit, network_kernels)}
+    return jit.digest_of(here | numbers | elsewhere)
+
 
 INT64, INT32, INT16, INT8 = (ir.IntType(bits) for bits in (64, 32, 16, 8))
 FLOAT = ir.FloatType()

@@ -4,7 +4,7 @@ A job is one linear layer or convolution over a batch of images whose rows of pi
 between. A linear layer is a job too: one image of one row, whose pixels are the samples. A pixel's inputs are `NUM_TAPS`
 runs of `DEPTH` numbers; those of a 3x3 convolution are the pixel itself and its neighbours.
 
-Numba's cache watches the file of a kernel alone: after a change of the numbers here, touch `tiles.py`, `amx.py` and the kernels.
+Numba's cache of C functions watches their own file alone: after a change of the numbers here, touch `tiles.py` and `amx.py`.
 """
 
 (

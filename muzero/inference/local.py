@@ -24,6 +24,8 @@ from muzero.network.resnet import ResNetNetwork
 
 _logger = logging.getLogger(__name__)
 
+NodeArray = npt.NDArray[np.integer]
+
 
 class LocalModel:
     """An inference copy of a network, and the latents of `batch_size` trees of `num_nodes` nodes.
@@ -94,13 +96,14 @@ class LocalModel:
         self._evaluator.load(state)
         self.version = version
 
-    def roots(self, observation: npt.NDArray[Any]) -> RootOutput:
-        """`[B, *O]` of any dtype: set node 0 of rows 0 to `B - 1`; `B` at most `batch_size`."""
+    def roots(self, observation: npt.NDArray[Any], rows: NodeArray | None = None) -> RootOutput:
+        """`[B, *O]` of any dtype: set node 0 of rows 0 to `B - 1`, or of `rows` `[B]`; `B` at most `batch_size`."""
         self._check(observation, self.batch_size)
         num_rows = len(observation)
-        rows = self._rows_of(num_rows)
-        np.add(self._first_node[:num_rows], ROOT_INDEX, out=rows.target)
-        answer = self._evaluator.initial(self._to_device(observation), self._slab, rows)
+        places = self._rows_of(num_rows)
+        first_node = self._first_node[:num_rows] if rows is None else self._first_node[rows]
+        np.add(first_node, ROOT_INDEX, out=places.target)
+        answer = self._evaluator.initial(self._to_device(observation), self._slab, places)
         return RootOutput(answer.policy_logits.copy(), answer.value.copy())
 
     def recurrent(self, selection: Selection) -> ModelOutput:
@@ -126,29 +129,41 @@ class LocalModel:
         slab = self._slab
         return f"{type(self._evaluator).__name__} {slab.dtype} {list(slab.shape[1:])}"
 
-    @torch.inference_mode()
     def move_nodes(self, source: IntArray, num_nodes: IntArray) -> None:
         """Follow `Search.keep_subtrees`: node `n` of row `r` gets the latent of node `source[r, n]`, for `n` below `num_nodes[r]`."""
-        rows, nodes = _used_nodes(num_nodes)
-        latents = self._slab.index_select(0, self._places(rows, source[rows, nodes]))
-        self._slab.index_copy_(0, self._places(rows, nodes), latents)
+        rows, nodes = used_nodes(num_nodes)
+        self.copy_nodes(rows, source[rows, nodes], nodes)
 
-    @torch.inference_mode()
     def latents(self, num_nodes: IntArray) -> npt.NDArray[Any]:
         """`[sum of num_nodes, *M]` latents of the first `num_nodes[r]` nodes of each row `r`, row by row; bfloat16 as its bits."""
-        latents = self._slab.index_select(0, self._places(*_used_nodes(num_nodes)))
+        return self.read_nodes(*used_nodes(num_nodes))
+
+    def restore_latents(self, num_nodes: IntArray, latents: npt.NDArray[Any]) -> None:
+        """Set what `latents` gave."""
+        self.write_nodes(*used_nodes(num_nodes), latents)
+
+    @torch.inference_mode()
+    def copy_nodes(self, rows: NodeArray, source: NodeArray, target: NodeArray) -> None:
+        """Give node `target[k]` of row `rows[k]` the latent of node `source[k]`, for all `k` at once."""
+        latents = self._slab.index_select(0, self._places(rows, source))
+        self._slab.index_copy_(0, self._places(rows, target), latents)
+
+    @torch.inference_mode()
+    def read_nodes(self, rows: NodeArray, nodes: NodeArray) -> npt.NDArray[Any]:
+        """`[k, *M]` latents of node `nodes[k]` of row `rows[k]`; bfloat16 as its bits."""
+        latents = self._slab.index_select(0, self._places(rows, nodes))
         if latents.dtype == torch.bfloat16:
             latents = latents.view(torch.int16)
         array: npt.NDArray[Any] = latents.cpu().numpy()
         return array
 
     @torch.inference_mode()
-    def restore_latents(self, num_nodes: IntArray, latents: npt.NDArray[Any]) -> None:
-        """Set what `latents` gave."""
-        tensor = torch.from_numpy(latents).to(self.device)
+    def write_nodes(self, rows: NodeArray, nodes: NodeArray, latents: npt.NDArray[Any]) -> None:
+        """Set what `read_nodes` gave."""
+        tensor = torch.tensor(latents).to(self.device)
         if self._slab.dtype == torch.bfloat16:
             tensor = tensor.view(torch.bfloat16)
-        self._slab.index_copy_(0, self._places(*_used_nodes(num_nodes)), tensor)
+        self._slab.index_copy_(0, self._places(rows, nodes), tensor)
 
     def values(self, observation: npt.NDArray[Any]) -> FloatArray:
         """Network values `[B]` of observations `[B, *O]`, any number of them; the trees stay as they are."""
@@ -165,7 +180,7 @@ class LocalModel:
             logits[chunk], value[chunk] = answer.policy_logits, answer.value
         return RootOutput(logits, value)
 
-    def _places(self, rows: npt.NDArray[np.intp], nodes: npt.NDArray[np.integer]) -> Tensor:
+    def _places(self, rows: NodeArray, nodes: NodeArray) -> Tensor:
         """Slab rows of `nodes` of `rows`."""
         return torch.from_numpy(self._first_node[rows] + nodes).to(self.device)
 
@@ -191,7 +206,7 @@ class LocalModel:
             )
 
 
-def _used_nodes(num_nodes: IntArray) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+def used_nodes(num_nodes: IntArray) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
     """Row and node of each of the first `num_nodes[r]` nodes of every row `r`, row by row."""
     rows, nodes = np.nonzero(np.arange(num_nodes.max(initial=0)) < num_nodes[:, None])
     return rows, nodes

@@ -14,6 +14,7 @@ from mcts.base import ROOT_INDEX, FloatArray, IntArray, ModelOutput, RootOutput,
 from muzero.envs.states import GameRules, State
 from muzero.inference.local import LocalModel
 from muzero.inference.pair import ModelPair
+from muzero.inference.remote import RemoteModel
 from muzero.inference.valuation import NetworkValuation, Valuation
 
 
@@ -234,12 +235,12 @@ class NetworkRulesModel(RulesModel):
         return self.network.values(observation)
 
 
-SearchModel = LocalModel | NetworkRulesModel
-"""A network as self-play and agents search with it: with its own dynamics, or with the rules."""
+SearchModel = LocalModel | RemoteModel | NetworkRulesModel
+"""A network as self-play and agents search with it: with its own dynamics, here or at a server, or with the rules."""
 
 
 def plant_roots(
-    model: LocalModel | ModelPair | RulesModel,
+    model: LocalModel | RemoteModel | ModelPair | RulesModel,
     observation: npt.NDArray[Any],
     states: Sequence[State] | None,
 ) -> RootOutput:
