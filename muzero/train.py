@@ -12,6 +12,7 @@ from muzero.config.schema import Config
 
 if TYPE_CHECKING:
     from muzero.checkpoint import Checkpoint
+    from muzero.runtime.launch import Runtime
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +32,10 @@ def train(config: Config) -> float | None:
     from muzero.config.validate import check
     from muzero.learner import TrainingDiverged
     from muzero.runtime.build import Builder
-    from muzero.runtime.local import LocalRuntime
+    from muzero.runtime.evaluation import objective
+    from muzero.runtime.fleet.failures import RoleFailed
+    from muzero.runtime.fleet.watchdog import FleetStalled
+    from muzero.runtime.launch import make_runtime
     from muzero.runtime.memory import GIGABYTE, check_memory
 
     run_dir = Path(config.run_dir)
@@ -64,27 +68,14 @@ def train(config: Config) -> float | None:
     checkpoint = _newest(run_dir) if config.resume else None
     logger.info("preparing (the first start on a machine compiles kernels, up to half a minute)")
     start = time.monotonic()
-    runtime = LocalRuntime(config, run_dir, checkpoint)
+    runtime = make_runtime(config, run_dir, checkpoint)
     logger.info("ready after %.1f s", time.monotonic() - start)
     try:
         metrics = runtime.train()
-    except (CheckpointError, TrainingDiverged) as error:
+    except (CheckpointError, TrainingDiverged, RoleFailed, FleetStalled) as error:
         _stop(run_dir, error)
     _tell(runtime, metrics)
     return objective(metrics)
-
-
-def objective(metrics: dict[str, float]) -> float | None:
-    """One number for a sweep, higher is better; None without an evaluation."""
-    if "evaluation/score_mean" in metrics:
-        return metrics["evaluation/score_mean"]
-    results = [
-        value * (1.0 if name.endswith("/win_rate") else 0.5)
-        for name, value in metrics.items()
-        if name.endswith(("/win_rate", "/draw_rate"))
-    ]
-    opponents = sum(name.endswith("/win_rate") for name in metrics)
-    return sum(results) / opponents if opponents else None
 
 
 def _newest(run_dir: Path) -> "Checkpoint":
@@ -107,11 +98,8 @@ def _stop(run_dir: Path, error: Exception) -> NoReturn:
     raise SystemExit(1)
 
 
-def _tell(runtime: object, metrics: dict[str, float]) -> None:
+def _tell(runtime: "Runtime", metrics: dict[str, float]) -> None:
     """Say what came of it and what to do next; the last line is one JSON object."""
-    from muzero.runtime.local import LocalRuntime
-
-    assert isinstance(runtime, LocalRuntime)
     step, last = runtime.learner_step, runtime.config.learner.num_steps
     run_dir = runtime.run_dir
     if step < last:

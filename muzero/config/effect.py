@@ -27,7 +27,12 @@ _GUMBEL_ONLY = (
 _PER_ONLY = ("replay.priority_exponent", "replay.importance_exponent", "replay.initial_priority")
 _REANALYZE_ONLY = ("reanalyze.max_target_age", "reanalyze.num_simulations", "reanalyze.max_share")
 _STEP_ONLY = ("learner.decay_steps", "learner.decay_rate")
-_BOARD_ONLY = ("evaluation.opponents", "evaluation.exhaustive", "evaluation.max_opening_moves")
+_BOARD_ONLY = (
+    "evaluation.opponents",
+    "evaluation.exhaustive",
+    "evaluation.max_opening_moves",
+    "evaluation.min_distinct_games",
+)
 
 
 def warnings(

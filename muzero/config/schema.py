@@ -4,10 +4,13 @@ Plain dataclasses that hydra fills; `slots` turns a mistyped `+section.key=1` in
 can see by itself in `muzero.config.validate`; nothing here imports anything heavy.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from omegaconf import MISSING
+
+from muzero.config.runtime import RayRuntimeConfig, RuntimeConfig
 
 
 @dataclass(kw_only=True, slots=True)
@@ -255,6 +258,10 @@ class ReplayConfig:
     """PER's beta."""
     use_symmetries: bool = True
     """Whether samples are turned by a random symmetry of the board, where the environment declares any."""
+    max_times_sampled: int | None = None
+    """A position sampled so often is not sampled again (within one batch it may come more often); null is no limit."""
+    max_behaviour_age: int | None = None
+    """Positions played with weights more than so many learner steps old are no longer sampled; null is no limit."""
     initial_priority: str = "error"
     """Priority of new positions: `error` (own value error) or `max` (highest so far)."""
     save_with_checkpoint: bool = True
@@ -342,30 +349,6 @@ class ReanalyzeConfig:
 
 
 @dataclass(kw_only=True, slots=True)
-class RuntimeConfig:
-    """Where and how the roles run."""
-
-    kind: str = "local"
-    """`local`: this machine, on a deterministic schedule."""
-    device: str = "auto"
-    """`cpu`, `cuda`, `cuda:1`; `auto` takes CUDA where there is one and says so."""
-    learner_threads: int = 1
-    """CPU threads of torch in this process."""
-    overlap: bool = False
-    """Self-play runs in a second process beside the learner; a fixed schedule keeps the run deterministic."""
-    checkpoint_interval: int = 1_000
-    """Learner steps between checkpoints."""
-    checkpoints_kept: int = 3
-    """Newest checkpoints kept."""
-    checkpoint_keep_interval: int = 0
-    """Checkpoints of learner steps that this divides are kept for ever; 0 keeps none."""
-    log_interval: int = 100
-    """Learner steps between two rows of metrics."""
-    memory_limit_gb: float | None = None
-    """A run whose replay and latents need more is refused at its start; null allows what the machine has free."""
-
-
-@dataclass(kw_only=True, slots=True)
 class EvaluationConfig:
     """Evaluation during training and by `muzero-evaluate`."""
 
@@ -379,6 +362,8 @@ class EvaluationConfig:
     """Opponents of two-player games: `random`, `rollout:<simulations>`, `perfect`, or a run folder."""
     max_opening_moves: int = 4
     """Each pair of games begins with up to so many random moves, so that games differ."""
+    min_distinct_games: int | None = None
+    """Games per opponent that have to differ: with fewer `muzero-evaluate` fails and training warns; null asks for none. Duplicates never count."""
     stop_early: bool = False
     """End a search as soon as no remaining simulation can change its move: the same play with fewer simulations."""
     exhaustive: bool = False
@@ -434,3 +419,10 @@ ENVS: dict[str, type[EnvConfig]] = {
     "atari": AtariConfig,
 }
 NETWORKS: dict[str, type[NetworkConfig]] = {"mlp": MLPConfig, "resnet": ResNetConfig}
+RUNTIMES: dict[str, type[RuntimeConfig]] = {"local": RuntimeConfig, "ray": RayRuntimeConfig}
+VARIANTS: dict[str, Mapping[str, type[Any]]] = {
+    "env": ENVS,
+    "network": NETWORKS,
+    "runtime": RUNTIMES,
+}
+"""Sections whose class depends on their `kind`."""

@@ -14,7 +14,7 @@ from hydra.errors import HydraException
 from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from muzero.config.schema import ENVS, NETWORKS, Config
+from muzero.config.schema import VARIANTS, Config
 from muzero.config.suggest import explain_unknown
 
 FIXED_SECTIONS = ("env", "network")
@@ -70,10 +70,9 @@ def register() -> None:
     """Tell hydra the schemas and the resolvers. Harmless to repeat."""
     store = ConfigStore.instance()
     store.store(name="schema", node=Config)
-    for kind, env in ENVS.items():
-        store.store(group="schema/env", name=kind, node=env)
-    for kind, network in NETWORKS.items():
-        store.store(group="schema/network", name=kind, node=network)
+    for section, variants in VARIANTS.items():
+        for kind, variant in variants.items():
+            store.store(group=f"schema/{section}", name=kind, node=variant)
     OmegaConf.register_new_resolver("first", first, replace=True)
     OmegaConf.register_new_resolver("folder_name", folder_name, replace=True)
     OmegaConf.register_new_resolver("choices", choices, replace=True)
@@ -141,8 +140,8 @@ def load_config(run_dir: str | Path, overrides: Sequence[str] = ()) -> Config:
         raise ValueError(f"{run} is no run folder: it has no {CONFIG_FILE}")
     try:
         saved = OmegaConf.load(path)
-        env, network = saved.env.kind, saved.network.kind
-        schema = Config(env=ENVS[env](), network=NETWORKS[network]())
+        assert isinstance(saved, DictConfig)
+        schema = Config(**{name: kinds[saved[name].kind]() for name, kinds in VARIANTS.items()})
         merged = OmegaConf.merge(OmegaConf.structured(schema), saved)
         assert isinstance(merged, DictConfig)
         merged.run_dir, merged.resume = str(run), None

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from muzero.config.limits import CHOICES, RANGES
-from muzero.config.schema import ENVS, NETWORKS, Config, MLPConfig, ResNetConfig
+from muzero.config.runtime import RayRuntimeConfig
+from muzero.config.schema import VARIANTS, Config, MLPConfig, ResNetConfig
 from muzero.config.supports import fit_supports, transform
 
 _DEVICE = re.compile(r"auto|cpu|cuda(:\d+)?")
+_ADDRESS = re.compile(r"[^\s/:]+:\d+")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +90,7 @@ def settings(config: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 def _single(config: Config) -> Iterator[str]:
     """Settings that are wrong whatever the others are."""
-    for section, kinds in (("env", ENVS), ("network", NETWORKS)):
+    for section, kinds in VARIANTS.items():
         part = getattr(config, section)
         expected = kinds.get(part.kind)
         if expected is not None and type(part) is not expected:
@@ -237,6 +239,18 @@ def _replay(config: Config, facts: Facts) -> Iterator[str]:
                 "fitting width"
             )
 
+    often, age = replay.max_times_sampled, replay.max_behaviour_age
+    if often is not None and often < replay.samples_per_insert:
+        yield (
+            f"replay.max_times_sampled is {often}, below replay.samples_per_insert, {replay.samples_per_insert:g}: positions "
+            "would be used up before the learner has its samples; raise it, or lower samples_per_insert"
+        )
+    if age is not None and age < config.selfplay.weights_interval:
+        yield (
+            f"replay.max_behaviour_age is {age}, below selfplay.weights_interval, {config.selfplay.weights_interval}: positions "
+            "would be too old when they are played; raise it, or lower weights_interval"
+        )
+
 
 def _longest_segment(config: Config, facts: Facts) -> int:
     """Positions of a segment with its context."""
@@ -268,9 +282,43 @@ def _runtime(config: Config, facts: Facts) -> Iterator[str]:
             f"learner.warmup_steps is {config.learner.warmup_steps}; it must be at most learner.num_steps, "
             f"{config.learner.num_steps}"
         )
+    if isinstance(config.runtime, RayRuntimeConfig):
+        yield from _fleet(config, config.runtime)
+
+
+def _fleet(config: Config, runtime: RayRuntimeConfig) -> Iterator[str]:
+    """What only the Ray runtime has to know."""
+    workers = runtime.num_workers
+    if workers != "auto" and not (workers.isdecimal() and int(workers) >= 1):
+        yield f"runtime.num_workers is {workers!r}; it must be auto, or a number of at least 1"
+    address = runtime.address
+    if address is not None and address != "auto" and not _ADDRESS.fullmatch(address):
+        yield (
+            f"runtime.address is {address!r}; it must be auto, the host:port of a running cluster, or null to start Ray on "
+            "this machine"
+        )
+    if runtime.inference == "central":
+        for name, value, plain in (
+            ("search.dynamics", config.search.dynamics, "learned"),
+            ("search.pipelined", config.search.pipelined, False),
+            ("selfplay.reuse_subtree", config.selfplay.reuse_subtree, False),
+        ):
+            if value != plain:
+                yield (
+                    f"{name} is {value}, which runtime.inference='central' cannot serve: hidden states stay on the "
+                    f"server; set it to {plain}, or runtime.inference to local"
+                )
+        if config.selfplay.num_games < 2:
+            yield (
+                f"selfplay.num_games is {config.selfplay.num_games}; with runtime.inference='central' half of a worker's "
+                "games step while the other half waits for the server, so it must be at least 2"
+            )
 
 
 def _evaluation(config: Config, facts: Facts) -> Iterator[str]:
+    wished, games = config.evaluation.min_distinct_games, config.evaluation.games
+    if wished is not None and 0 < games < wished:
+        yield f"evaluation.min_distinct_games is {wished}; it must be at most evaluation.games, {games}"
     for opponent in config.evaluation.opponents:
         kind, colon, number = opponent.partition(":")
         if kind == "rollout" and colon:

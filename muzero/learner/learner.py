@@ -99,14 +99,23 @@ class Learner:
             WeightAverage(self.network, config.average_decay) if config.average_decay > 0 else None
         )
 
-    def step(self, batch: Batch) -> LearnerReport:
-        """Train on one batch.
+    def prepare(self, batch: Batch) -> Inputs | None:
+        """The batch on the learner's device, made ahead of `step` by any thread; None where only `step` can do it.
+
+        Raises:
+            ValueError: See `step`.
+        """
+        return self._inputs(batch) if self._target is None else None
+
+    def step(self, batch: Batch, inputs: Inputs | None = None) -> LearnerReport:
+        """Train on one batch; `inputs` is what `prepare` made of it.
 
         Raises:
             ValueError: A target is NaN or infinite, or the batch lacks what the loss needs.
             TrainingDiverged: `max_nonfinite_steps` steps in a row had to be skipped.
         """
-        inputs = self._inputs(batch)
+        if inputs is None:
+            inputs = self._inputs(batch)
         rate = learning_rate(self.config, self.num_steps_done)
         statistics = [buffer.clone() for buffer in self._buffers]
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.bfloat16):

@@ -34,11 +34,13 @@ class Role(IntEnum):
     REPLAY = 2
     EVALUATION = 3
     AUGMENTATION = 4
+    WORKER = 5
+    SHARD = 6
 
 
-def role_seed(config: Config, role: Role) -> np.random.SeedSequence:
-    """The seed of a role: all are branches of the run's one seed."""
-    return np.random.SeedSequence(config.seed, spawn_key=(int(role),))
+def role_seed(config: Config, role: Role, *branch: int) -> np.random.SeedSequence:
+    """The seed of a role: all are branches of the run's one seed. A fleet's roles branch on, by index and incarnation."""
+    return np.random.SeedSequence(config.seed, spawn_key=(int(role), *branch))
 
 
 def configure_torch(num_threads: int) -> None:
@@ -164,8 +166,15 @@ class Builder:
             uses_target_network=self.config.targets.bootstrap == "target_network",
         )
 
-    def replay(self) -> ReplayBuffer:
-        """An empty replay buffer."""
+    def replay(
+        self, *, insert_quantum: int | None = None, seed: np.random.SeedSequence | None = None
+    ) -> ReplayBuffer:
+        """An empty replay buffer.
+
+        Args:
+            insert_quantum: Most positions inserted at once; None takes a move of all games.
+            seed: None takes the run's.
+        """
         config = self.config
         return ReplayBuffer(
             self.spec,
@@ -174,8 +183,8 @@ class Builder:
             num_unroll_steps=config.learner.num_unroll_steps,
             with_next_observation=config.learner.consistency_loss_weight > 0.0,
             batch_size=config.learner.batch_size,
-            insert_quantum=config.selfplay.num_games,
-            generator=np.random.default_rng(role_seed(config, Role.REPLAY)),
+            insert_quantum=insert_quantum or config.selfplay.num_games,
+            generator=np.random.default_rng(seed or role_seed(config, Role.REPLAY)),
         )
 
     def augmenter(self) -> SymmetryAugmenter | None:
@@ -185,26 +194,41 @@ class Builder:
         seed = role_seed(self.config, Role.AUGMENTATION)
         return SymmetryAugmenter(self.spec.symmetries, np.random.default_rng(seed))
 
-    def selfplay(self) -> SelfPlay:
-        """Self-play with the untrained network."""
+    def selfplay(
+        self,
+        *,
+        num_games: int | None = None,
+        model: SearchModel | None = None,
+        seed: np.random.SeedSequence | None = None,
+    ) -> SelfPlay:
+        """Self-play with the untrained network.
+
+        Args:
+            num_games: None takes the config's.
+            model: Is searched with in its place, and has room for the games.
+            seed: None takes the run's.
+        """
         config = self.config
         settings = search_settings(
             config.search,
             config.selfplay.num_simulations,
             forced_playouts=config.search.forced_playouts,
         )
-        num_games = config.selfplay.num_games
-        model, search = self.searcher(num_games, settings)
+        num_games = num_games or config.selfplay.num_games
+        searcher: tuple[SearchModel | ModelPair, Search | SearchPair]
+        if model is None:
+            searcher = self.searcher(num_games, settings)
+        else:
+            searcher = model, self.search(num_games, settings)
         return SelfPlay(
             make_env(config.env, num_games),
-            model,
-            search,
+            *searcher,
             settings,
             config.selfplay,
             head=head_length(self.spec.num_stacked_frames),
             tail=tail_length(config.learner.num_unroll_steps, config.targets.td_steps),
             root_value=config.search.root_value,
-            seed=role_seed(config, Role.SELFPLAY),
+            seed=seed or role_seed(config, Role.SELFPLAY),
         )
 
     def searcher(
@@ -226,13 +250,17 @@ class Builder:
         )
         return ModelPair(*halves), search
 
-    def refresher(self) -> Refresher | None:
-        """Reanalyze's searches, with the untrained network; None if reanalyze is off."""
+    def refresher(self, model: SearchModel | None = None) -> Refresher | None:
+        """Reanalyze's searches, with the untrained network; None if reanalyze is off.
+
+        Args:
+            model: Is searched with in its place, and has room for a batch.
+        """
         config = self.config.reanalyze
         if config.fresh_fraction <= 0.0:
             return None
         settings = search_settings(self.config.search, config.num_simulations)
-        model = self.model(config.batch_size, settings.num_simulations)
+        model = model or self.model(config.batch_size, settings.num_simulations)
         if isinstance(model, RulesModel):
             raise ValueError(
                 f"reanalyze.fresh_fraction={config.fresh_fraction:g} cannot be had with search.dynamics=rules: replay holds "

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import psutil
 
+from muzero.config.schema import Config
 from muzero.learner.learner import LearnerReport
 from muzero.metrics import Row, time_metrics, wait_metrics
 from muzero.replay.batch import Batch
@@ -14,6 +15,27 @@ if TYPE_CHECKING:
     from muzero.runtime.local import LocalRuntime
 
 _WAITS = ("selfplay", "reanalyze", "replay", "sampling")
+
+
+def step_metrics(
+    batch: Batch, report: LearnerReport, version: int, config: Config
+) -> tuple[dict[str, float], dict[str, float]]:
+    """What a learner step adds to means, and what it leaves as newest values. Ages are counted from `version`."""
+    lasts = {
+        f"learner/{name}": report.metrics[name]
+        for name in ("learning_rate", "skipped_steps")
+        if name in report.metrics
+    }
+    means = {f"learner/{name}": value for name, value in report.metrics.items()}
+    means = {name: value for name, value in means.items() if name not in lasts}
+    age = version - batch.target_version
+    means |= {
+        "learner/behaviour_age": float(np.mean(version - batch.behaviour_version)),
+        "learner/target_age": float(np.mean(age)),
+        "learner/policy_target_fraction": float(np.mean(batch.policy_mask[:, 0])),
+        "reanalyze/fresh_fraction": float(np.mean(age <= config.reanalyze.max_target_age)),
+    }
+    return means, lasts
 
 
 class Reporter:
@@ -28,20 +50,11 @@ class Reporter:
 
     def note_step(self, batch: Batch, report: LearnerReport) -> None:
         """Count a learner step."""
-        step, metrics = self._runtime.learner_step, self._runtime.metrics
-        config = self._runtime.config
-        for name, value in report.metrics.items():
-            if name in ("learning_rate", "skipped_steps"):
-                metrics.last(f"learner/{name}", value)
-            else:
-                metrics.mean(f"learner/{name}", value)
-        metrics.mean("learner/behaviour_age", float(np.mean(step - batch.behaviour_version)))
-        age = step - batch.target_version
-        metrics.mean("learner/target_age", float(np.mean(age)))
-        metrics.mean("learner/policy_target_fraction", float(np.mean(batch.policy_mask[:, 0])))
-        fresh = float(np.mean(age <= config.reanalyze.max_target_age))
-        metrics.mean("reanalyze/fresh_fraction", fresh)
-        metrics.rate("learner/steps_per_second", 1)
+        runtime = self._runtime
+        means, lasts = step_metrics(batch, report, runtime.learner_step, runtime.config)
+        runtime.metrics.means(means)
+        runtime.metrics.lasts(lasts)
+        runtime.metrics.rate("learner/steps_per_second", 1)
 
     def write(self, evaluation: Mapping[str, float] | None = None) -> None:
         """Write a row of everything since the last one."""

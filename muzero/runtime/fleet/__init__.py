@@ -1,0 +1,1 @@
+"""The Ray runtime: the trainer's roles as a fleet of processes, led by a supervisor."""

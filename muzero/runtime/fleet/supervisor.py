@@ -1,0 +1,411 @@
+"""The supervisor of a fleet: grants leases, keeps the limiter, watches, decides, saves."""
+
+import json
+import logging
+import time
+import uuid
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from muzero.checkpoint import Checkpoint, CheckpointManager
+from muzero.config.runtime import RayRuntimeConfig
+from muzero.config.schema import Config
+from muzero.metrics import MetricsLogger
+from muzero.progress import Progress
+from muzero.runtime.build import Builder, configure_torch
+from muzero.runtime.controller import Controller, record, start_record
+from muzero.runtime.fleet.cluster import Cluster, store_bytes
+from muzero.runtime.fleet.crew import Member
+from muzero.runtime.fleet.hiring import LEARNER, SHARD, WORKER
+from muzero.runtime.fleet.inquiries import Inquiries
+from muzero.runtime.fleet.leasing import LEASES_AHEAD, Account, Leasing
+from muzero.runtime.fleet.limiter import FleetLimiter
+from muzero.runtime.fleet.messages import LearnerStatus, Lease, LeaseReport, ShardAddress
+from muzero.runtime.fleet.report import FleetReporter
+from muzero.runtime.fleet.saving import Saver
+from muzero.runtime.fleet.staff import Staff
+from muzero.runtime.fleet.watchdog import Watchdog
+from muzero.runtime.memory import available_memory, memory_need
+from muzero.runtime.signals import GracefulStop
+from muzero.selfplay import Totals
+
+logger = logging.getLogger(__name__)
+
+_POLL_SECONDS = 0.05
+_LAST_LEASES_SECONDS = 60.0
+
+
+class FleetRuntime:
+    """Trains with a fleet of Ray actors; the counterpart of `LocalRuntime`.
+
+    The schedule depends on the machines' speed, so two runs of one seed differ; a run that was stopped, or killed, continues
+    from its newest checkpoint with all of its state.
+
+    Example:
+        >>> metrics = FleetRuntime(config, Path(config.run_dir)).train()
+
+    Args:
+        checkpoint: Where to continue from; None starts afresh.
+
+    Raises:
+        ClusterError: Ray cannot be had, or has not the cores that the config asks for.
+    """
+
+    def __init__(self, config: Config, run_dir: Path, checkpoint: Checkpoint | None = None) -> None:
+        runtime = config.runtime
+        assert isinstance(runtime, RayRuntimeConfig)
+        configure_torch(1)
+        self.config, self.run_dir, self._runtime = config, run_dir, runtime
+        self._checkpoint = checkpoint
+        self._learner_step = 0 if checkpoint is None else checkpoint.step
+        self._stop_step: int | None = None
+        self._is_learning = True
+        self._sampled = 0  # of the learner's present incarnation, as it told last
+        self._sampled_before = 0  # when that incarnation began
+        self._lease_number = 0
+        self._progress: Progress | None = None
+        self._controlled_at = time.monotonic()
+        self._is_blocked = False
+        builder = Builder.of(config)
+        weights = sum(p.numel() * 4 for p in builder.network().parameters())
+        replay = memory_need(builder).replay
+        size = store_bytes(available_memory(), replay, weights, psutil.cpu_count() or 1)
+        self._cluster = Cluster(runtime, f"muzero-{uuid.uuid4().hex[:12]}", size)
+        try:
+            self._build(checkpoint)
+        except BaseException:
+            self._cluster.close()
+            raise
+
+    def _build(self, checkpoint: Checkpoint | None) -> None:
+        config, runtime = self.config, self._runtime
+        reanalyzes = config.reanalyze.fresh_fraction > 0.0
+        self.checkpoints = CheckpointManager(
+            self.run_dir / "checkpoints",
+            runtime.checkpoints_kept,
+            runtime.checkpoint_keep_interval,
+        )
+        self._limiter = FleetLimiter(
+            samples_per_insert=config.replay.samples_per_insert,
+            min_size=config.replay.min_size,
+            batch_size=config.learner.batch_size,
+            capacity=config.replay.capacity,
+            num_games=config.selfplay.num_games,
+            num_leases=1,
+            num_batches=runtime.prefetch,
+            error_buffer=config.replay.error_buffer,
+        )
+        self._leasing = Leasing(
+            config, self._limiter, lease_seconds=runtime.lease_seconds, reanalyzes=reanalyzes
+        )
+        self._staff = Staff(
+            config,
+            self.run_dir,
+            self._cluster,
+            checkpoint,
+            self.checkpoints,
+            self._leasing,
+            tell=self._tell,
+            on_learner_done=self._note_learner_done,
+            on_learner_rewound=self._note_rewound,
+            on_member_lost=self._note_lost,
+        )
+        self._crew = self._staff.crew
+        self._limiter.resize(LEASES_AHEAD * self._staff.num_workers)
+        self._controller = Controller(
+            max_workers=max(1, self._staff.most_workers()),
+            reanalyzes=reanalyzes,
+            prefetch=runtime.prefetch,
+            max_prefetch=max(16, runtime.prefetch),
+        )
+        self._reporter = FleetReporter(
+            config, MetricsLogger(self.run_dir, config.logger), self._leasing
+        )
+        self._saver = Saver(
+            config, self.run_dir, self._staff, self.checkpoints, state=self._state, tell=self._tell
+        )
+        self._inquiries = Inquiries(
+            runtime, self._staff, self._reporter, self._limiter, on_status=self._note_status
+        )
+        self._watchdog = Watchdog(runtime.watchdog_seconds)
+        if checkpoint is not None:
+            self._restore(checkpoint)
+        self._decisions = open(self.run_dir / "controller.jsonl", "a")  # noqa: SIM115
+        self._write_decision(start_record(self._controller))
+
+    @property
+    def learner_step(self) -> int:
+        """Learner steps done, as the learner told last."""
+        return self._learner_step
+
+    @property
+    def totals(self) -> Totals:
+        """What self-play has done since the start of the run."""
+        return self._leasing.totals
+
+    @property
+    def members(self) -> list[Member]:
+        """The fleet's members: their roles, processes and incarnations."""
+        return self._crew.all()
+
+    @property
+    def account(self) -> Account:
+        """What leases have brought since the start of the run."""
+        return self._leasing.account
+
+    @property
+    def confirmed(self) -> dict[int, int]:
+        """Positions that each replay shard has confirmed."""
+        return dict(self._staff.confirmed)
+
+    @property
+    def limiter(self) -> FleetLimiter:
+        """The fleet's rate limiter."""
+        return self._limiter
+
+    def stop_after(self, learner_step: int) -> None:
+        """Save and end at about this learner step, as if a signal came then."""
+        self._stop_step = learner_step
+
+    def train(self) -> dict[str, float]:
+        """Train until `learner.num_steps`, or until a signal asks for the end; returns the last evaluation's metrics.
+
+        Either way the run is saved. A KeyboardInterrupt (second signal) ends at once without saving.
+
+        Raises:
+            RoleFailed: A role failed too often.
+            FleetStalled: Nothing moved for `runtime.watchdog_seconds`.
+            TrainingDiverged: See `Learner`.
+        """
+        config = self.config
+        progress = Progress(
+            config.logger, total_steps=config.learner.num_steps, title=str(self.run_dir)
+        )
+        try:
+            with progress, GracefulStop(progress.message) as stop:
+                self._progress = progress
+                self._staff.hire()
+                while self._is_learning and not stop.requested:
+                    self._turn()
+                    if self._stop_step is not None and self.learner_step >= self._stop_step:
+                        stop.request(f"stopping after learner step {self.learner_step}")
+                self._end(stopped=stop.requested and self._is_learning)
+            return self._saver.last_evaluation
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """End the fleet and leave Ray; a background save is finished first."""
+        try:
+            self.checkpoints.close()
+        finally:
+            self._crew.close()
+            self._reporter.close()
+            self._decisions.close()
+            self._cluster.close()
+
+    def _turn(self, *, grants: bool = True) -> None:
+        """One round of the supervisor's loop."""
+        before = time.monotonic()
+        self._crew.poll(_POLL_SECONDS)
+        if grants:
+            self._grant()
+        now = time.monotonic()
+        self._inquiries.ask(now, max(0, self._limiter.allowance - self._sampled_before))
+        workers = self._crew.serving(WORKER)
+        idle = sum(self._crew.num_calls(member) == 0 for member in workers)
+        self._reporter.note_workers(
+            now - before, workers=len(workers), idle=idle, blocked=self._is_blocked
+        )
+        self._saver.poll()
+        if grants and now - self._controlled_at >= self._runtime.controller_seconds:
+            self._controlled_at = now
+            self._control()
+        self._watchdog.check(now, self._progress_made, self._account_of_waits)
+
+    def _grant(self) -> None:
+        """Give leases to all workers that have too few."""
+        now = time.monotonic()
+        self._is_blocked = False
+        if not self._staff.is_manned or self._staff.newest_version < 0:
+            return
+        for ahead in range(1, LEASES_AHEAD + 1):
+            for member in self._crew.serving(WORKER):
+                if member.index >= self._staff.num_workers or self._crew.num_calls(member) >= ahead:
+                    continue
+                plan = self._leasing.plan(now)
+                if plan is None:
+                    self._is_blocked = True
+                    return
+                self._lease_number += 1
+                lease = Lease(
+                    number=self._lease_number,
+                    kind=plan.kind,
+                    amount=plan.amount,
+                    reserved=plan.reserved,
+                    learner_step=self.learner_step,
+                    version=self._staff.newest_version,
+                    shard=self._next_shard(),
+                    store=self._staff.store,
+                    server=self._staff.server(member.index),
+                )
+                self._crew.call(
+                    member,
+                    f"work off a lease of {plan.kind}",
+                    member.actor.work.remote(lease),
+                    self._note_report,
+                    failed=partial(self._leasing.lost, lease),
+                )
+
+    def _next_shard(self) -> ShardAddress:
+        addresses = [self._staff.shards[index] for index in sorted(self._staff.shards)]
+        return addresses[self._lease_number % len(addresses)]
+
+    def _note_report(self, report: LeaseReport) -> None:
+        self._leasing.done(report, time.monotonic())
+        index = report.lease.shard.index
+        confirmed = self._staff.confirmed
+        confirmed[index] = confirmed.get(index, 0) + report.inserted
+        self._reporter.note_lease(report)
+
+    def _note_status(self, status: LearnerStatus) -> None:
+        before = self.learner_step
+        sampled, self._sampled = status.sampled - self._sampled, status.sampled
+        self._limiter.record_samples(sampled)
+        self._reporter.note_status(status, sampled)
+        self._learner_step = status.step
+        self._staff.newest_version = max(self._staff.newest_version, status.version)
+        if status.step > before:
+            self._keep_house(before)
+
+    def _keep_house(self, before: int) -> None:
+        """Log, evaluate and save where the steps since `before` have crossed an interval."""
+        config, after = self.config, self.learner_step
+
+        def crossed(interval: int) -> bool:
+            return interval > 0 and after // interval > before // interval
+
+        if crossed(config.runtime.log_interval):
+            self._write_row()
+        is_last = after >= config.learner.num_steps
+        evaluates = config.evaluation.games > 0 and crossed(config.evaluation.interval)
+        if not is_last and (evaluates or crossed(config.runtime.checkpoint_interval)):
+            self._saver.begin(evaluates=evaluates)
+
+    def _write_row(self) -> None:
+        members = self._crew.all()
+        extra = {
+            "fleet/workers": len(self._crew.serving(WORKER)),
+            "fleet/restarts": self._crew.restarts,
+            "fleet/memory_bytes": sum(member.memory_bytes for member in members),
+        }
+        evaluation = self._saver.take_evaluation()
+        row = self._reporter.write(self.learner_step, extra, evaluation)
+        if self._progress is not None:
+            self._progress.update(row, force=evaluation is not None)
+
+    def _control(self) -> None:
+        """Let the controller decide, and do what it decided."""
+        if not self._crew.serving(WORKER) or self._crew.get(LEARNER) is None:
+            return
+        perceived = self._reporter.perceive(
+            workers=len(self._crew.serving(WORKER)),
+            num_cpus=self._cluster.num_cpus,
+            memory_fraction=psutil.virtual_memory().percent / 100.0,
+        )
+        decision = self._controller.decide(perceived)
+        self._write_decision(record(perceived, decision))
+        self._leasing.selfplay_share = decision.selfplay_share
+        learner = self._crew.get(LEARNER)
+        if learner is not None:
+            tuned = learner.actor.tune.remote(decision.prefetch, decision.assembly_threads)
+            self._crew.call(learner, "tune its loader", tuned, lambda _: None)
+        most = self._staff.most_workers()
+        wanted = most if self._runtime.num_workers != "auto" else min(decision.num_workers, most)
+        grown = most > self._staff.num_workers and self._runtime.num_workers == "auto"
+        count = max(1, most if grown else wanted)
+        if count != self._staff.num_workers or len(self._crew.all(WORKER)) > count:
+            self._staff.set_workers(count)
+            self._limiter.resize(LEASES_AHEAD * count)
+
+    def _note_learner_done(self, step: int) -> None:
+        self._learner_step = step
+        self._is_learning = False
+
+    def _note_rewound(self, step: int) -> None:
+        self._learner_step = step
+        self._reporter.rewind(step)
+
+    def _note_lost(self, member: Member) -> None:
+        """A member is lost; the crew makes another."""
+        self._saver.note_lost(member)
+        if member.role == LEARNER:
+            self._sampled, self._sampled_before = 0, self._limiter.samples
+        elif member.role == SHARD:
+            self._reporter.forget_shard(member.index)
+
+    def _end(self, *, stopped: bool) -> None:
+        """Bring everything to rest: the learner stops, leases run out; then evaluate, save, and say the last."""
+        learner = self._crew.get(LEARNER)
+        if stopped and learner is not None:
+            learner.actor.stop.remote()
+        deadline = time.monotonic() + _LAST_LEASES_SECONDS
+        while time.monotonic() < deadline and (
+            (stopped and self._is_learning and self._crew.get(LEARNER) is not None)
+            or any(self._crew.num_calls(member) for member in self._crew.serving(WORKER))
+        ):
+            self._turn(grants=False)
+        self._saver.finish(self._turn_quietly, evaluates=not stopped)
+        deadline = time.monotonic() + _LAST_LEASES_SECONDS
+        self._inquiries.ask_shards()
+        while time.monotonic() < deadline and self._inquiries.awaits_shards:
+            self._turn(grants=False)
+        self._write_row()
+
+    def _turn_quietly(self) -> None:
+        self._turn(grants=False)
+
+    def _state(self) -> dict[str, Any]:
+        """The supervisor's own part of a checkpoint."""
+        return {
+            "leasing": self._leasing.state(),
+            "confirmed": {str(index): n for index, n in self._staff.confirmed.items()},
+            "reporter": self._reporter.state(),
+            "controller": self._controller.state(),
+        }
+
+    def _restore(self, checkpoint: Checkpoint) -> None:
+        state = checkpoint.json("state")
+        self._leasing.restore(state["leasing"])
+        saved = {int(index): int(count) for index, count in state["confirmed"].items()}
+        self._staff.saved_confirmed = saved
+        self._reporter.restore(state["reporter"], checkpoint.step)
+        self._controller.restore(state["controller"])
+        self._saver.restore(state["saver"])
+        self._sampled_before = self._limiter.samples
+
+    def _progress_made(self) -> tuple[int, ...]:
+        account = self._leasing.account
+        return self.learner_step, account.leases, self._crew.restarts, self._limiter.samples
+
+    def _account_of_waits(self) -> str:
+        limiter = self._limiter
+        roles = ", ".join(
+            f"{member.name} {'works' if member.serves else 'is being made'}"
+            f" ({self._crew.num_calls(member)} answers awaited)"
+            for member in self._crew.all()
+        )
+        return (
+            f"learner step {self.learner_step}; {limiter.inserts} positions inserted, {limiter.reserved} reserved, "
+            f"{limiter.samples} sampled of {limiter.allowance} allowed, {limiter.held} held; roles: {roles}"
+        )
+
+    def _write_decision(self, row: dict[str, Any]) -> None:
+        self._decisions.write(json.dumps(row) + "\n")
+        self._decisions.flush()
+
+    def _tell(self, text: str) -> None:
+        logger.info("%s", text)  # the console's handler prints above the live display
