@@ -63,8 +63,10 @@ class CheckpointManager:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._recover()
 
-    def save(self, step: int, parts: dict[str, Part], *, background: bool = False) -> Path:
-        """Write the checkpoint of a learner step, then remove those that are no longer kept.
+    def save(
+        self, step: int, parts: dict[str, Part], *, background: bool = False, best: bool = False
+    ) -> Path:
+        """Write the checkpoint of a learner step, mark it as the best if it is, and remove those that are no longer kept.
 
         With `background` a thread writes; the parts must then be copies that nobody changes. Its failure is raised
         by the next `save`, `wait` or `close`. A failed save leaves all older checkpoints as they were.
@@ -79,7 +81,7 @@ class CheckpointManager:
         kinds = {name: kind_of(name, part) for name, part in parts.items()}
         plans = {name: plan(name, kinds[name], part) for name, part in parts.items()}
         path = self._path(step)
-        write = partial(self._write, step, kinds, plans)
+        write = partial(self._write, step, kinds, plans, best)
         if background:
             self._writer = self._writer or ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
             self._pending = self._writer.submit(write)
@@ -92,6 +94,11 @@ class CheckpointManager:
         pending, self._pending = self._pending, None
         if pending is not None:
             pending.result()
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether a background save is going on."""
+        return self._pending is not None and not self._pending.done()
 
     def close(self) -> None:
         """Finish a background save and end its thread."""
@@ -160,6 +167,9 @@ class CheckpointManager:
             raise ValueError(
                 f"{self.folder} has no checkpoint of step {step} to mark as best; it has {self.steps()}"
             )
+        self._mark(step)
+
+    def _mark(self, step: int) -> None:
         replace_file(self.folder / _BEST, json.dumps({"step": step}).encode())
 
     def discard_after(self, step: int) -> None:
@@ -191,7 +201,9 @@ class CheckpointManager:
     def _path(self, step: int) -> Path:
         return self.folder / f"step_{step:08d}"
 
-    def _write(self, step: int, kinds: dict[str, str], plans: dict[str, list[PlannedFile]]) -> None:
+    def _write(
+        self, step: int, kinds: dict[str, str], plans: dict[str, list[PlannedFile]], best: bool
+    ) -> None:
         path = self._path(step)
         aside = path.with_name(path.name + _ASIDE)
         needed = sum(file.estimated_bytes for files in plans.values() for file in files)
@@ -209,6 +221,8 @@ class CheckpointManager:
             for folder in (*(entry for entry in aside.iterdir() if entry.is_dir()), aside):
                 sync_folder(folder)
             self._put_in_place(aside, path)
+            if best:
+                self._mark(step)
         except BaseException as error:
             shutil.rmtree(aside, ignore_errors=True)
             self._recover()

@@ -3,11 +3,19 @@
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
 
 from omegaconf import MISSING
 
 from muzero.config.arguments import run_command
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from muzero.runtime.build import Builder
+
+_FRESH_SEED = 1  # for a checkpoint that training's own evaluations have picked
 
 
 @dataclass(kw_only=True, slots=True)
@@ -16,8 +24,12 @@ class EvaluateArguments:
 
     run: str = MISSING
     """Run folder."""
+    checkpoint: str = "newest"
+    """`newest`, or `best`: the one that did best in training's evaluations, here evaluated on games that those have not seen."""
     step: int | None = None
-    """Learner step of the checkpoint; null takes the newest."""
+    """Learner step of the checkpoint; null leaves it to `checkpoint`."""
+    seeds: list[int] | None = None
+    """Evaluate with each of these seeds, none of which training uses, and show all and mean, min, max, such as [1,2,3]; null takes training's own (with `checkpoint=best`: [1])."""
     opponent: str | None = None
     """`random`, `rollout:<simulations>`, `perfect`, or another run folder; null takes the run's own list."""
     games: int | None = None
@@ -42,10 +54,10 @@ def evaluate(arguments: EvaluateArguments, overrides: list[str]) -> None:
     from muzero.config.store import load_config  # torch takes seconds, and `--help` should not
     from muzero.config.validate import check
     from muzero.runtime.build import Builder, configure_torch
-    from muzero.runtime.evaluation import RunEvaluator
     from muzero.runtime.players import acting_weights, open_checkpoint
 
     configure_torch(arguments.threads)
+    seeds = _seeds(arguments)
     run_dir = Path(arguments.run)
     config = load_config(run_dir, overrides)
     evaluation = config.evaluation
@@ -61,36 +73,101 @@ def evaluate(arguments: EvaluateArguments, overrides: list[str]) -> None:
     config.reanalyze.fresh_fraction, config.search.pipelined = 0.0, False
     check(config)
     builder = Builder.of(config)
-    weights, version = acting_weights(open_checkpoint(run_dir, arguments.step))
+    best = arguments.step is None and arguments.checkpoint == "best"
+    weights, version = acting_weights(open_checkpoint(run_dir, arguments.step, best=best))
     simulations = evaluation.num_simulations
     if simulations is None:
         simulations = config.search.num_simulations
     most = "at most " if evaluation.stop_early else ""
     print(f"{builder.spec.name}, learner step {version}, {most}{simulations} simulations per move")
     print(_conditions(config.env))
+    if seeds is None:
+        print("with the seed of training's own evaluations; seeds=[1] takes another")
+    else:
+        print(f"with seeds {seeds}, none of which training's evaluations have used")
     folder = run_dir / "evaluation" / f"command_step_{version:08d}"
     final: dict[str, Any] = {
         "run": str(run_dir),
         "learner_step": version,
         "simulations": simulations,
+        "checkpoint": "best" if best else "newest" if arguments.step is None else "step",
+        "seeds": seeds,
     }
-    final |= _told(RunEvaluator(builder).evaluate(weights, version, folder))
+    final |= _evaluated(builder, weights, version, seeds, folder=folder)
     if arguments.baselines:
-        untrained = RunEvaluator(builder).evaluate(builder.network().state_dict(), 0)
-        alone = replace(config, evaluation=replace(evaluation, num_simulations=0))
-        network = RunEvaluator(Builder.of(alone)).evaluate(weights, version)
-        final["baselines"] = {
-            "network": _told(network, "the network alone"),
-            "untrained": _told(untrained, "the same search, untrained network"),
-        }
+        alone = Builder.of(replace(config, evaluation=replace(evaluation, num_simulations=0)))
+        network = _evaluated(alone, weights, version, seeds, "the network alone")
+        start = builder.network().state_dict()
+        untrained = _evaluated(builder, start, 0, seeds, "the same search, untrained network")
+        final["baselines"] = {"network": network, "untrained": untrained}
     print(json.dumps(final))
 
 
-def _told(reports: list[dict[str, Any]], who: str = "") -> dict[str, Any]:
-    """Print the reports, each as a line; returns them as one JSON object."""
-    for report in reports:
-        print(f"{who}: {describe(report)}" if who else describe(report))
+def _seeds(arguments: EvaluateArguments) -> list[int] | None:
+    """The fresh seeds to evaluate with; None for training's own."""
+    if arguments.checkpoint not in ("newest", "best"):
+        raise ValueError(
+            f"checkpoint={arguments.checkpoint!r} must be newest or best; step=... takes one by its learner step"
+        )
+    if arguments.step is not None and arguments.checkpoint == "best":
+        raise ValueError(
+            f"step={arguments.step} and checkpoint=best name two checkpoints; give one"
+        )
+    seeds = arguments.seeds
+    if seeds is None:
+        return [_FRESH_SEED] if arguments.checkpoint == "best" else None
+    if not seeds or len(set(seeds)) < len(seeds) or min(seeds) < 0:
+        raise ValueError(f"seeds={seeds} must be different numbers of at least 0, such as [1,2,3]")
+    return seeds
+
+
+def _evaluated(
+    builder: "Builder",
+    weights: "dict[str, Tensor]",
+    version: int,
+    seeds: list[int] | None,
+    who: str = "",
+    *,
+    folder: Path | None = None,
+) -> dict[str, Any]:
+    """Evaluate with every seed and print the reports, each as a line; returns them as one JSON object.
+
+    Raises:
+        ValueError: If fewer games differ than the config asks for.
+    """
+    from muzero.runtime.evaluation import RunEvaluator, as_metrics, too_few_distinct
+
+    evaluator, results = RunEvaluator(builder), []
+    for seed in [None] if seeds is None else seeds:
+        place = folder
+        if folder is not None and seed is not None:
+            place = folder.with_name(f"{folder.name}_seed_{seed}")
+        reports = evaluator.evaluate(weights, version, place, fresh_seed=seed)
+        of_seed = f"seed {seed}" if seeds is not None and len(seeds) > 1 else ""
+        for report in reports:
+            print(": ".join(filter(None, (who, of_seed, describe(report)))))
+        if problem := too_few_distinct(reports, builder.config.evaluation):
+            raise ValueError(problem)
+        results.append(reports)
+    if seeds is None or len(seeds) == 1:
+        return _one_object(results[0])
+    every = [as_metrics(reports) for reports in results]
+    spread = {name: _spread([metrics[name] for metrics in every]) for name in every[0]}
+    for name, figures in spread.items():
+        line = ", ".join(f"{figure} {value:.4g}" for figure, value in figures.items())
+        print(": ".join(filter(None, (who, f"over {len(seeds)} seeds", f"{name} {line}"))))
+    by_seed = [
+        {"seed": seed} | _one_object(reports) for seed, reports in zip(seeds, results, strict=True)
+    ]
+    return {"by_seed": by_seed, "over_seeds": spread}
+
+
+def _one_object(reports: list[dict[str, Any]]) -> dict[str, Any]:
     return reports[0] if len(reports) == 1 else {"reports": reports}
+
+
+def _spread(values: list[float]) -> dict[str, float]:
+    return {"mean": fmean(values), "min": min(values), "max": max(values)}
 
 
 def describe(report: dict[str, Any]) -> str:
@@ -102,7 +179,7 @@ def describe(report: dict[str, Any]) -> str:
         )
     line = (
         f"against {report['opponent']}: {report['wins']} won, {report['draws']} drawn, "
-        f"{report['losses']} lost of {report['games']} ({report['duplicate_games']} duplicates)"
+        f"{report['losses']} lost of {report['games']} different games ({report['duplicate_games']} duplicates left out)"
     )
     if "losing_lines" in report:
         line += (

@@ -30,7 +30,15 @@ __all__ = [
 NONFINITE = "metrics/nonfinite_values"
 ELAPSED = "time/elapsed_seconds"
 
-TIMING_PREFIXES = ("time/", "system/", "learner/wait_")
+TIMING_PREFIXES = (
+    "time/",
+    "system/",
+    "fleet/",
+    "inference/",
+    "learner/wait_",
+    "learner/busy_",
+    "learner/ready_",
+)
 TIMING_SUFFIXES = ("_per_second", "_seconds", "/seconds", "_time_fraction")
 
 

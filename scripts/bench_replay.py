@@ -1,9 +1,11 @@
 """Speed of the replay buffer: positions inserted, sampled and refreshed per second, one thread.
 
+`--against cpprb` measures the ring and the sum tree beside that library instead (extra `rivals`); see rival_cpprb.py.
 The last line is JSON. `python scripts/bench_replay.py --help` lists the settings.
 """
 
 import argparse
+import importlib
 import json
 import time
 from collections.abc import Callable
@@ -55,7 +57,21 @@ def main() -> None:
     parser.add_argument("--num-stacked-frames", type=int, default=1)
     parser.add_argument("--num-actions", type=int, default=7)
     parser.add_argument("--uniform", action="store_true", help="uniform instead of prioritised")
+    parser.add_argument("--against", choices=["cpprb"], help="measure beside a rival instead")
+    parser.add_argument("--items", type=int, default=100_000, help="--against: items held")
+    parser.add_argument("--item-bytes", type=int, default=4096, help="--against: bytes of one")
     arguments = parser.parse_args()
+    if arguments.against is not None:
+        figures = importlib.import_module("rival_cpprb").compare(
+            make_segment,
+            capacity=arguments.items,
+            item_bytes=arguments.item_bytes,
+            batch_size=arguments.batch_size,
+        )
+        for name, number in figures.items():
+            print(f"{name:>26} {number:15,.2f}")
+        print(json.dumps({"rivals": {"cpprb": figures}, "settings": vars(arguments)}))
+        return
 
     spec = EnvSpec(
         name="bench",

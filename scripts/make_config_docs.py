@@ -6,7 +6,7 @@ Run: python scripts/make_config_docs.py [--check]
 import dataclasses
 import sys
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from omegaconf import MISSING
 from muzero.config.arguments import default_of, show, type_name
 from muzero.config.describe import field_sentences
 from muzero.config.limits import CHOICES, RANGES
-from muzero.config.schema import ENVS, NETWORKS, Config
+from muzero.config.schema import VARIANTS, Config
 from muzero.config.store import config_groups
 
 TARGET = Path(__file__).resolve().parents[1] / "docs" / "configuration.md"
@@ -65,11 +65,12 @@ def page() -> str:
         for name, hint in hints.items()
         if isinstance(hint, type) and dataclasses.is_dataclass(hint)
     }
-    kinds: dict[str, Mapping[str, type[Any]]] = {"env": ENVS, "network": NETWORKS}
     parts = [HEADER, _groups(), "## The run\n\n" + _table("", Config, skip=set(sections))]
     for section, schema in sections.items():
         parts.append(f"## {section}\n\n{schema.__doc__}\n\n{_table(section, schema)}")
-        for kind, variant in kinds.get(section, {}).items():
+        for kind, variant in VARIANTS.get(section, {}).items():
+            if variant is schema:
+                continue
             inherited = {field.name for field in dataclasses.fields(schema)} - _changed(
                 variant, schema
             )

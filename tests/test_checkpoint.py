@@ -483,6 +483,16 @@ def test_retention_keeps_the_newest_the_milestones_and_the_best(tmp_path):
     assert CheckpointManager(tmp_path, 2).best_step == 90
 
 
+@pytest.mark.parametrize("background", [False, True])
+def test_a_checkpoint_is_saved_as_the_best(tmp_path, background):
+    with CheckpointManager(tmp_path, 1) as manager:
+        for step, best in ((1, True), (2, False), (3, True), (4, False)):
+            manager.save(step, make_parts(step), background=background, best=best)
+            manager.wait()
+            assert manager.best_step == (1 if step < 3 else 3)
+    assert manager.steps() == [3, 4]
+
+
 def test_damaged_checkpoints_never_count_as_kept(tmp_path, caplog):
     manager = CheckpointManager(tmp_path, 2)
     for step in (1, 2, 3):

@@ -16,7 +16,7 @@ import pyspiel
 from muzero.envs.open_spiel_game import sample_chance
 from muzero.evaluation.exact import TOLERANCE, Solution, position_key
 from muzero.evaluation.players import Player
-from muzero.evaluation.statistics import tally
+from muzero.evaluation.statistics import first_of_each, tally
 
 _CHANCE_STREAM, _OPENING_STREAM = 3, 4  # players.py has the others
 _MAX_TRIES = 200
@@ -90,21 +90,26 @@ class MatchResult:
 
     records: list[GameRecord]
 
-    @property
-    def duplicate_games(self) -> int:
-        """Games that another game of the match equals move for move, seats included (beyond the first of each)."""
-        return len(self.records) - len(
-            {(record.setup.first_seat, record.actions) for record in self.records}
+    def distinct(self) -> list[GameRecord]:
+        """The games without those that an earlier one equals move for move, seats included."""
+        return first_of_each(
+            self.records, [(record.setup.first_seat, record.actions) for record in self.records]
         )
 
     def summary(self) -> dict[str, Any]:
-        """Counts, rates and intervals, in both seats together and in each, as JSON types."""
+        """Counts, rates and intervals, in both seats together and in each, as JSON types.
+
+        A game played twice says nothing new: all figures are of the distinct games, `games` of them; `games_played` and
+        `duplicate_games` tell of the others.
+        """
+        records = self.distinct()
         return {
-            **tally([record.score for record in self.records]),
-            "as_first": tally([r.score for r in self.records if r.setup.first_seat == 0]),
-            "as_second": tally([r.score for r in self.records if r.setup.first_seat == 1]),
-            "duplicate_games": self.duplicate_games,
-            "cut_games": sum(record.cut for record in self.records),
+            **tally([record.score for record in records]),
+            "as_first": tally([r.score for r in records if r.setup.first_seat == 0]),
+            "as_second": tally([r.score for r in records if r.setup.first_seat == 1]),
+            "games_played": len(self.records),
+            "duplicate_games": len(self.records) - len(records),
+            "cut_games": sum(record.cut for record in records),
         }
 
 

@@ -13,7 +13,12 @@ from muzero.envs.base import BatchedEnv
 from muzero.envs.stacking import FrameStack
 from muzero.envs.states import states_of
 from muzero.evaluation.agent import BatchedAgent
-from muzero.evaluation.statistics import bootstrap_interval, interquartile_mean, tally
+from muzero.evaluation.statistics import (
+    bootstrap_interval,
+    first_of_each,
+    interquartile_mean,
+    tally,
+)
 
 _OPPONENT_STREAM, _BOOTSTRAP_STREAM = 5, 6
 
@@ -53,14 +58,16 @@ def evaluate_versus_random(
 ) -> dict[str, Any]:
     """Play `games` games of a two-player environment against random moves; the agent's seat alternates from game to game.
 
-    A game that was cut counts by the scores so far, and in `cut_games`.
+    A game that was cut counts by the scores so far, and in `cut_games`. Of games that are equal move for move, seats
+    included, one counts; see `MatchResult.summary`.
     """
     if env.spec.num_players != 2:
         raise ValueError(
             f"{env.spec.name} has {env.spec.num_players} player, a game of two is asked for"
         )
     played = _play(env, agent, _Quota(env.batch_size, games), seed)
-    results = [(number % 2, played[number]) for number in range(games)]
+    every = [(number % 2, played[number]) for number in range(games)]
+    results = first_of_each(every, [(seat, tuple(episode.actions)) for seat, episode in every])
     outcomes = [
         (seat, episode.scores[seat] - episode.scores[1 - seat]) for seat, episode in results
     ]
@@ -69,8 +76,8 @@ def evaluate_versus_random(
         **tally([score for _, score in outcomes]),
         "as_first": tally([score for seat, score in outcomes if seat == 0]),
         "as_second": tally([score for seat, score in outcomes if seat == 1]),
-        "duplicate_games": games
-        - len({(seat, tuple(episode.actions)) for seat, episode in results}),
+        "games_played": games,
+        "duplicate_games": games - len(results),
         "cut_games": sum(episode.truncated for _, episode in results),
     }
 

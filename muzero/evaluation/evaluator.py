@@ -89,7 +89,7 @@ def evaluate_board(
     if solution is not None:
         report["lost_openings"] = sum(
             is_lost(solution, opening_state(game, record.setup), record.setup.first_seat)
-            for record in result.records
+            for record in result.distinct()
         )
     return report
 

@@ -1,11 +1,21 @@
 """Figures of samples of scores and results, with intervals."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from statistics import NormalDist
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+
+Item = TypeVar("Item")
+
+
+def first_of_each(items: Sequence[Item], keys: Sequence[Hashable]) -> list[Item]:
+    """The items whose key no earlier item has, in order; `keys[i]` is that of `items[i]`."""
+    first: dict[Hashable, Item] = {}
+    for item, key in zip(items, keys, strict=True):
+        first.setdefault(key, item)
+    return list(first.values())
 
 
 def wilson_interval(successes: int, trials: int, confidence: float = 0.95) -> tuple[float, float]:

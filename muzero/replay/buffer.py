@@ -15,13 +15,14 @@ import numpy.typing as npt
 from muzero.config.schema import ReplayConfig, TargetsConfig
 from muzero.envs.base import EnvSpec
 from muzero.replay.batch import Batch
+from muzero.replay.batch_maker import BatchMaker
 from muzero.replay.episode import Segment
 from muzero.replay.limiter import RateLimiter
 from muzero.replay.priorities import Priorities
 from muzero.replay.refresh import TARGET_COLUMNS, fresh_mass, oldest_targets, write_targets
+from muzero.replay.retirement import Retirement
 from muzero.replay.segments import check_segment, head_length, tail_length
 from muzero.replay.storage import RootPositions, Storage
-from muzero.targets import unroll_targets, value_targets
 
 IndexArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float32]
@@ -32,6 +33,8 @@ _COUNTERS = (
     "sampled",
     "evicted_samples",
     "evicted_unsampled",
+    "expired",
+    "used_up",
     "dropped_priorities",
     "written_back",
     "dropped_write_backs",
@@ -68,24 +71,18 @@ class ReplayBuffer:
             raise ValueError(
                 f"replay.min_size is {config.min_size}, more than replay.capacity={config.capacity}; lower min_size"
             )
-        if targets.bootstrap not in ("search", "target_network"):
-            raise ValueError(
-                f"targets.bootstrap is {targets.bootstrap!r}; it must be 'search' or 'target_network'"
-            )
-        self._stored_bootstrap = targets.bootstrap == "search"
-        if not self._stored_bootstrap and targets.td_lambda != 1.0:
-            raise ValueError(
-                f"targets.td_lambda is {targets.td_lambda}, but targets.bootstrap=target_network values one bootstrap per "
-                "target only; set td_lambda=1 or bootstrap=search"
-            )
-        self._targets = targets
-        self._num_unroll_steps = num_unroll_steps
-        self._with_next_observation = with_next_observation
         self._head = head_length(spec.num_stacked_frames)
         self._tail = tail_length(num_unroll_steps, targets.td_steps)
         self._spec = spec
         self._generator = generator
         self._storage = Storage(spec, config.capacity)
+        self._maker = BatchMaker(
+            self._storage,
+            targets,
+            num_unroll_steps=num_unroll_steps,
+            with_next_observation=with_next_observation,
+        )
+        self._retirement = Retirement(config)
         self._priorities = Priorities(config, config.capacity)
         self._in_flight = np.zeros(config.capacity, np.bool_)
         self._size = 0
@@ -110,6 +107,11 @@ class ReplayBuffer:
         return len(self._storage.segments)
 
     @property
+    def mass(self) -> float:
+        """Sum of the sampling weights: what a part of a replay is worth beside the others."""
+        return self._priorities.tree.total
+
+    @property
     def bytes(self) -> int:
         """Memory of the ring and the sum tree, allocated once."""
         return self._storage.bytes + self._priorities.tree.bytes + self._in_flight.nbytes
@@ -127,101 +129,89 @@ class ReplayBuffer:
             self._evict_oldest()
         rows = storage.append(segment)
         self._insert_priorities(rows)
+        self._retirement.note_new(storage.columns["behaviour_version"][rows])
         self._size += len(rows)
         self._counts["inserted"] += len(rows)
         self.limiter.record_insert(len(rows))
+        self._tell_limiter()
 
     def _evict_oldest(self) -> None:
-        rows = self._storage.evict_oldest()
+        rows, num_sampleable = self._storage.evict_oldest()
         self._priorities.clear(rows)
         self._in_flight[rows] = False
         times = self._storage.columns["times_sampled"][rows]
-        self._size -= len(rows)
+        self._size -= num_sampleable
         self._counts["evicted"] += len(rows)
         self._counts["evicted_samples"] += int(times.sum())
         self._counts["evicted_unsampled"] += int((times == 0).sum())
 
     def _insert_priorities(self, rows: IndexArray) -> None:
-        error = None
-        if self._priorities.needs_errors:
-            targets, positions = self._targets, self._storage.targets
-            value = value_targets(
-                positions, rows, targets.discount, targets.td_steps, targets.td_lambda
-            )
-            error = np.abs(positions.root_value[rows].astype(np.float64) - value)
+        error = self._maker.errors(rows) if self._priorities.needs_errors else None
         self._priorities.insert(rows, error)
 
     def sample(self, batch_size: int) -> Batch:
         """Draw `batch_size` positions with replacement and make their targets; counted by the limiter.
 
-        Observations behind an end repeat the last real one. Raises ValueError if the buffer is empty.
+        Raises ValueError if nothing is left to sample; `limiter.can_sample` says so before.
         """
         if self._size == 0:
-            raise ValueError(
-                "the replay buffer is empty: nothing can be sampled before a segment is added"
-            )
-        storage, columns, targets = self._storage, self._storage.columns, self._targets
-        num_steps = self._num_unroll_steps
+            raise ValueError(self._why_empty())
+        columns, maker = self._storage.columns, self._maker
         slot = self._priorities.tree.sample(batch_size, self._generator)
         random_action = self._generator.integers(
-            storage.num_actions, size=(batch_size, num_steps), dtype=np.int64
+            self._storage.num_actions, size=(batch_size, maker.num_unroll_steps), dtype=np.int64
         )
-        unrolled = unroll_targets(
-            storage.targets,
-            slot,
-            num_steps,
-            targets.discount,
-            targets.td_steps,
-            targets.td_lambda,
-            self._stored_bootstrap,
-        )
-        stored_action = columns["action"][unrolled.row[:, :-1]]
         np.add.at(columns["times_sampled"], slot, 1)
         self._counts["sampled"] += batch_size
         self.limiter.record_sample(batch_size)
-        return Batch(
-            observation=storage.observations(slot),
-            next_observation=(
-                self._observations(unrolled.row[:, 1:]) if self._with_next_observation else None
-            ),
-            action=np.where(unrolled.real_action, stored_action, random_action),
-            reward=unrolled.reward,
-            reward_mask=unrolled.reward_mask,
-            value=unrolled.value,
-            value_mask=unrolled.value_mask,
-            policy=unrolled.policy,
-            policy_mask=unrolled.policy_mask,
-            turn=unrolled.turn,
-            turn_mask=unrolled.turn_mask,
-            observation_mask=unrolled.observation_mask,
-            bootstrap_observation=(
-                None if self._stored_bootstrap else self._observations(unrolled.bootstrap_row)
-            ),
-            bootstrap_discount=None if self._stored_bootstrap else unrolled.bootstrap_discount,
-            weight=self._priorities.importance_weights(slot),
-            slot=slot,
-            generation=columns["generation"][slot],
-            root_value=columns["root_value"][slot],
-            behaviour_version=columns["behaviour_version"][slot],
-            target_version=columns["target_version"][slot],
+        batch = maker.make(slot, random_action, self._priorities.importance_weights(slot))
+        self._retire(self._retirement.used_up(columns, slot), "used_up")
+        return batch
+
+    def expire(self, newest_version: int) -> int:
+        """Sample no longer what `replay.max_behaviour_age` says is too old beside `newest_version`; returns how many.
+
+        Called now and then, such as once per learner step; where there is no limit, or nothing can be too old, it costs
+        nothing. The positions stay in the ring, as context of others, until their segment is overwritten.
+        """
+        rows = self._retirement.outdated(self._storage.columns, newest_version)
+        self._retire(rows, "expired")
+        return len(rows)
+
+    def _why_empty(self) -> str:
+        if self.num_segments == 0:
+            return "the replay buffer is empty: nothing can be sampled before a segment is added"
+        return (
+            "nothing is left to sample in the replay buffer until a segment is added: of all positions inserted, "
+            f"{self._counts['used_up']} were used as often as replay.max_times_sampled allows, {self._counts['expired']} became "
+            "older than replay.max_behaviour_age; ask limiter.can_sample before sampling, or raise the two settings"
         )
 
-    def _observations(self, rows: IndexArray) -> npt.NDArray[Any]:
-        """Observations `[B, k, *O]` of `rows[B, k]`."""
-        flat = self._storage.observations(rows.reshape(-1))
-        return flat.reshape(*rows.shape, *flat.shape[1:])
+    def _retire(self, rows: IndexArray, cause: str) -> None:
+        if len(rows) == 0:
+            return
+        self._storage.columns["sampleable"][rows] = False
+        self._priorities.clear(rows)
+        self._size -= len(rows)
+        self._counts[cause] += len(rows)
+        self._tell_limiter()
+
+    def _tell_limiter(self) -> None:
+        self.limiter.starved = self._size == 0 and self.limiter.inserts > 0
 
     def update_priorities(
         self, slot: IndexArray, generation: IndexArray, priority: npt.NDArray[Any]
     ) -> int:
         """Set the value errors of positions `[n]`; returns how many were dropped because their position is gone.
 
-        Without prioritised sampling the errors are not used. Raises ValueError if an error is negative or not finite.
+        Those of positions that are no longer sampled change nothing. Without prioritised sampling the errors are not used. Raises ValueError if an error is negative or not finite.
         """
         if not (np.isfinite(priority).all() and (priority >= 0).all()):
             raise ValueError("priorities must be finite and at least 0")
-        alive = self._storage.columns["generation"][slot] == generation
-        self._priorities.set(slot[alive], priority[alive])
+        columns = self._storage.columns
+        alive = columns["generation"][slot] == generation
+        sampled = alive & columns["sampleable"][slot]
+        self._priorities.set(slot[sampled], priority[sampled])
         dropped = int(np.count_nonzero(~alive))
         self._counts["dropped_priorities"] += dropped
         return dropped
@@ -343,6 +333,9 @@ class ReplayBuffer:
                 self._insert_priorities(rows)
             self._in_flight.fill(False)
             self._size = len(rows)
+            self._retirement.forget()
             self.limiter.restore(meta["limiter"])
-        self._counts = {name: int(meta["counts"][name]) for name in _COUNTERS}
+            self._tell_limiter()
+        # Older checkpoints lack the counters that have come since.
+        self._counts = {name: int(meta["counts"].get(name, 0)) for name in _COUNTERS}
         self._generator.bit_generator.state = meta["generator"]

@@ -122,13 +122,17 @@ class RateLimiter:
         """Positions inserted."""
         self.samples = 0
         """Positions sampled."""
+        self.starved = False
+        """Whether nothing is left to sample, as the owner of the positions says: then they may come in at once, and nothing goes out."""
+        self._unowed_inserts = 0  # those made while starved, for which no samples are due
         self._insert_waiting = _Waiting(clock)
         self._sample_waiting = _Waiting(clock)
 
     @property
     def error(self) -> float:
         """Samples that the learner is behind (positive) or ahead of (negative) the exact ratio."""
-        return (self.inserts - self.min_size) * self.samples_per_insert - self.samples
+        owed = self.inserts - self._unowed_inserts - self.min_size
+        return owed * self.samples_per_insert - self.samples
 
     @property
     def achieved_samples_per_insert(self) -> float:
@@ -159,15 +163,18 @@ class RateLimiter:
         """Whether `count` more positions may be inserted now."""
         filling = self.inserts + count <= self.min_size
         ahead = self.error + count * self.samples_per_insert
-        return self._insert_waiting.update(filling or ahead <= self.error_buffer)
+        allowed = filling or self.starved or ahead <= self.error_buffer
+        return self._insert_waiting.update(allowed)
 
     def can_sample(self, count: int) -> bool:
         """Whether `count` positions may be sampled now."""
-        filled = self.inserts >= self.min_size
-        return self._sample_waiting.update(filled and self.error - count >= -self.error_buffer)
+        ready = self.inserts >= self.min_size and not self.starved
+        return self._sample_waiting.update(ready and self.error - count >= -self.error_buffer)
 
     def record_insert(self, count: int) -> None:
-        """Count `count` positions as inserted."""
+        """Count `count` positions as inserted; those that end a starvation stand in for others whose samples are still due."""
+        if self.starved and self.inserts >= self.min_size:
+            self._unowed_inserts += count
         self.inserts += count
 
     def record_sample(self, count: int) -> None:
@@ -179,6 +186,7 @@ class RateLimiter:
         return {
             "inserts": self.inserts,
             "samples": self.samples,
+            "unowed_inserts": self._unowed_inserts,
             "insert_waiting": self._insert_waiting.state(),
             "sample_waiting": self._sample_waiting.state(),
         }
@@ -186,5 +194,6 @@ class RateLimiter:
     def restore(self, state: dict[str, Any]) -> None:
         """Continue from `state`; the settings are those of this limiter."""
         self.inserts, self.samples = int(state["inserts"]), int(state["samples"])
+        self._unowed_inserts = int(state.get("unowed_inserts", 0))  # older checkpoints have none
         self._insert_waiting.restore(state["insert_waiting"])
         self._sample_waiting.restore(state["sample_waiting"])

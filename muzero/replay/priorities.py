@@ -3,6 +3,7 @@
 Letters: `n` positions, `B` samples.
 """
 
+import math
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,7 @@ class Priorities:
         self.tree = SumTree(capacity)
         self.highest_error = 1.0
         """Highest error so far, at least 1: what new positions get under `initial_priority=max`."""
+        self._highest_weight = (math.nan, math.nan)  # an error, and the weight that it gives
 
     @property
     def needs_errors(self) -> bool:
@@ -43,16 +45,28 @@ class Priorities:
 
     def insert(self, rows: IndexArray, error: ErrorArray | None) -> None:
         """Give new positions `rows[n]` the weight of their `error[n]`, or of the highest error so far if None."""
-        self.set(rows, np.full(len(rows), self.highest_error) if error is None else error)
+        if error is None:
+            if self._highest_weight[0] != self.highest_error:
+                weight = self._weights(np.array([self.highest_error]))
+                self._highest_weight = self.highest_error, float(weight[0])
+            self.tree.set(rows, np.full(len(rows), self._highest_weight[1]))
+        else:
+            self.set(rows, error)
 
     def set(self, rows: IndexArray, error: ErrorArray) -> None:
         """Give `rows[n]` the weight of `error[n]`."""
         if self._config.prioritized:
             self.highest_error = max(self.highest_error, float(error.max(initial=0.0)))
-            weight = (error.astype(np.float64) + EPSILON) ** self._config.priority_exponent
-        else:
-            weight = np.ones(len(rows))
-        self.tree.set(rows, weight)
+        self.tree.set(rows, self._weights(error))
+
+    def _weights(self, error: ErrorArray) -> npt.NDArray[np.float64]:
+        """`[n]` weights of `error[n]`."""
+        if not self._config.prioritized:
+            return np.ones(len(error))
+        weight: npt.NDArray[np.float64] = (
+            error.astype(np.float64) + EPSILON
+        ) ** self._config.priority_exponent
+        return weight
 
     def clear(self, rows: IndexArray) -> None:
         """Take `rows[n]` out of sampling."""

@@ -15,9 +15,12 @@ from numba import njit
 
 from muzero.envs.base import EnvSpec
 from muzero.replay.episode import Segment, with_policy_flags
+from muzero.replay.streaming import copy_past_caches
 from muzero.targets import Positions
 
 IndexArray = npt.NDArray[np.int64]
+
+Span = tuple[slice, slice]  # rows of the ring, and which of the rows asked for these are
 
 NO_GENERATION = -1
 
@@ -68,6 +71,22 @@ def stack_rows(rows, num_frames, starts_episode):  # type: ignore[no-untyped-def
             if not starts_episode[at]:
                 at = (at - 1) % num_rows
     return stacked
+
+
+def _rows_of(spans: list[Span]) -> IndexArray:
+    """All rows of the ring that the spans cover, in order."""
+    rows = [np.arange(ring.start, ring.stop) for ring, _ in spans]
+    return rows[0] if len(rows) == 1 else np.concatenate(rows)
+
+
+def _packed(flags: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint8]:
+    """`flags[n, A]` as `[n, ceil(A / 8)]`, like `np.packbits(flags, axis=1)`, which takes several times as long for small `A`."""
+    length, width = flags.shape
+    if width % 8 != 0:
+        padded = np.zeros((length, width + -width % 8), np.bool_)
+        padded[:, :width] = flags
+        flags = padded
+    return np.packbits(flags.reshape(-1)).reshape(length, -1)
 
 
 def _smallest_dtype(num_values: int) -> np.dtype[Any]:
@@ -138,53 +157,62 @@ class Storage:
         if length > self.capacity - self.num_used:
             raise AssertionError("rows must be freed by evict_oldest() first")
         start, stop = self._next_row, self._next_row + length
-        sampleable = np.zeros(length, np.bool_)
-        sampleable[segment.first : segment.first + segment.count] = True
-        starts = np.zeros(length, np.bool_)
-        starts[0] = segment.starts_episode
         rows: dict[str, npt.NDArray[Any]] = {
-            "frame": segment.frame,
             "action": segment.action,
             "reward": segment.reward,
             "turn": segment.turn,
             "to_play": segment.to_play,
-            "legal": np.packbits(segment.legal, axis=1),
+            "legal": _packed(segment.legal),
             "policy": segment.policy,
             "has_policy": segment.has_policy,
             "root_value": segment.root_value,
             "has_action": segment.has_action,
-            "starts_episode": starts,
-            "sampleable": sampleable,
             "behaviour_version": segment.version,
             "target_version": segment.version,
-            "generation": np.full(length, self._next_generation),
-            "times_sampled": np.zeros(length, np.uint32),
         }
-        before = min(stop, self.capacity) - start
-        for name, values in rows.items():
-            column = self.columns[name]
-            column[start : start + before] = values[:before]
-            if before < length:
-                column[: length - before] = values[before:]
+        constants = {
+            "starts_episode": False,
+            "sampleable": False,
+            "generation": self._next_generation,
+            "times_sampled": 0,
+        }
+        for ring, part in self._spans(start, length):
+            copy_past_caches(self.columns["frame"][ring], segment.frame[part])
+            for name, values in rows.items():
+                self.columns[name][ring] = values[part]
+            for name, value in constants.items():
+                self.columns[name][ring] = value
+        self.columns["starts_episode"][start] = segment.starts_episode
+        sampled = self._spans(start + segment.first, segment.count)
+        for ring, _ in sampled:
+            self.columns["sampleable"][ring] = True
         self.segments.append(StoredSegment(start, length, segment.first, segment.count))
         self.num_used += length
         self._next_row = stop % self.capacity
         self._next_generation += 1
         self._high_water = max(self._high_water, min(stop, self.capacity))
-        return self._sampled_rows(self.segments[-1])
+        return _rows_of(sampled)
 
-    def evict_oldest(self) -> IndexArray:
-        """Free the rows of the oldest segment and return those of its sampled positions, `[count]`."""
-        oldest = self.segments.popleft()
-        rows = (oldest.row + np.arange(oldest.length)) % self.capacity
-        self.columns["generation"][rows] = NO_GENERATION
-        self.columns["sampleable"][rows] = False
+    def evict_oldest(self) -> tuple[IndexArray, int]:
+        """Free the rows of the oldest segment; returns those of its sampled positions, `[count]`, and how many still were sampleable."""
+        oldest, num_sampleable = self.segments.popleft(), 0
+        for ring, _ in self._spans(oldest.row, oldest.length):
+            sampleable = self.columns["sampleable"][ring]
+            num_sampleable += int(np.count_nonzero(sampleable))
+            sampleable[:] = False
+            self.columns["generation"][ring] = NO_GENERATION
         self.num_used -= oldest.length
-        return self._sampled_rows(oldest)
+        sampled = self._spans(oldest.row + oldest.first, oldest.num_sampled)
+        return _rows_of(sampled), num_sampleable
 
-    def _sampled_rows(self, segment: StoredSegment) -> IndexArray:
-        begin = segment.row + segment.first
-        return np.arange(begin, begin + segment.num_sampled) % self.capacity
+    def _spans(self, row: int, length: int) -> list[Span]:
+        """Where `length` rows from `row` on lie, in one piece or, round the end of the ring, in two; and which of them these are."""
+        row %= self.capacity
+        before = min(length, self.capacity - row)
+        spans = [(slice(row, row + before), slice(0, before))]
+        if before < length:
+            spans.append((slice(0, length - before), slice(before, length)))
+        return spans
 
     def observations(self, rows: IndexArray) -> npt.NDArray[Any]:
         """Stacked observations `[n, *O]` of `rows[n]`."""

@@ -15,15 +15,26 @@ WeightArray = npt.NDArray[np.float64]
 
 @njit(cache=True, nogil=True)
 def _assign(tree, index, weight):  # type: ignore[no-untyped-def]
-    """Set leaves `index[n]` to `weight[n]` and repair the sums above them; of equal indices the last one counts."""
-    num_leaves = tree.shape[0] // 2
-    for i in range(index.shape[0]):
+    """Set leaves `index[n]` to `weight[n]` and repair the sums above them; of equal indices the last one counts.
+
+    Neighbours in a row, as in a new segment, share the sums above them: a run of `m` takes about `m` sums, not `m` paths.
+    """
+    num_leaves, count = tree.shape[0] // 2, index.shape[0]
+    for i in range(count):
         tree[num_leaves + index[i]] = weight[i]
-    for i in range(index.shape[0]):
-        node = (num_leaves + index[i]) // 2
-        while node > 0:
-            tree[node] = tree[2 * node] + tree[2 * node + 1]
-            node //= 2
+    begin = 0
+    while begin < count:
+        end = begin + 1
+        while end < count and index[end] == index[end - 1] + 1:
+            end += 1
+        low = (num_leaves + index[begin]) // 2
+        high = (num_leaves + index[end - 1]) // 2
+        while low > 0:
+            for node in range(low, high + 1):
+                tree[node] = tree[2 * node] + tree[2 * node + 1]
+            low //= 2
+            high //= 2
+        begin = end
 
 
 @njit(cache=True, nogil=True)

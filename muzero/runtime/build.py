@@ -187,11 +187,15 @@ class Builder:
             generator=np.random.default_rng(seed or role_seed(config, Role.REPLAY)),
         )
 
-    def augmenter(self) -> SymmetryAugmenter | None:
-        """What turns samples by symmetries of the board; None if it is off or the environment declares none."""
+    def augmenter(self, *branch: int) -> SymmetryAugmenter | None:
+        """What turns samples by symmetries of the board; None if it is off or the environment declares none.
+
+        Args:
+            branch: Of the role's seed; none is the run's own.
+        """
         if not self.config.replay.use_symmetries or self.spec.symmetries is None:
             return None
-        seed = role_seed(self.config, Role.AUGMENTATION)
+        seed = role_seed(self.config, Role.AUGMENTATION, *branch)
         return SymmetryAugmenter(self.spec.symmetries, np.random.default_rng(seed))
 
     def selfplay(

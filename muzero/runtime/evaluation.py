@@ -1,13 +1,14 @@
 """Evaluation of a run's weights: the agent against its opponents, or its episodes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
-from muzero.config.schema import AtariConfig, OpenSpielConfig
+from muzero.config.schema import AtariConfig, EvaluationConfig, OpenSpielConfig
 from muzero.envs.registry import make_env
 from muzero.evaluation.agent import Agent
 from muzero.evaluation.episodes import evaluate_episodes, evaluate_versus_random
@@ -33,7 +34,6 @@ class RunEvaluator:
 
     def __init__(self, builder: Builder) -> None:
         self._builder, self._config = builder, builder.config.evaluation
-        self._seed = int(role_seed(builder.config, Role.EVALUATION).generate_state(1)[0])
         env = builder.config.env
         self._board = isinstance(env, OpenSpielConfig) and builder.spec.num_players == 2
         rows = _MAX_ROWS if self._board else min(max(self._config.games, 1), _MAX_ROWS)
@@ -49,7 +49,12 @@ class RunEvaluator:
             }
 
     def evaluate(
-        self, weights: dict[str, Tensor], version: int, folder: Path | None = None
+        self,
+        weights: dict[str, Tensor],
+        version: int,
+        folder: Path | None = None,
+        *,
+        fresh_seed: int | None = None,
     ) -> list[dict[str, Any]]:
         """One report per opponent, or one of the episodes of a single-agent environment, as JSON types.
 
@@ -58,17 +63,26 @@ class RunEvaluator:
 
         Args:
             folder: Where the games are written, one JSON object a line.
+            fresh_seed: None plays with the seed that all evaluations of a training run share; a number of at least 0 takes a
+                branch of the run's seed that none of them uses.
         """
         self._agent.model.load(weights, version)
         before = replace(self._agent.effort)
-        reports = self._reports(folder)
+        reports = self._reports(folder, self._seed(fresh_seed))
         effort = self._agent.effort
         searches = effort.searches - before.searches
         simulations = effort.simulations - before.simulations
         mean = simulations / searches if searches > 0 else 0.0
         return [report | {"simulations_per_move": mean} for report in reports]
 
-    def _reports(self, folder: Path | None) -> list[dict[str, Any]]:
+    def _seed(self, fresh_seed: int | None) -> int:
+        sequence = role_seed(self._builder.config, Role.EVALUATION)
+        if fresh_seed is not None:
+            branch = (*sequence.spawn_key, fresh_seed)
+            sequence = np.random.SeedSequence(sequence.entropy, spawn_key=branch)
+        return int(sequence.generate_state(1)[0])
+
+    def _reports(self, folder: Path | None, seed: int) -> list[dict[str, Any]]:
         builder, config = self._builder, self._config
         if self._board:
             if folder is not None:
@@ -79,7 +93,7 @@ class RunEvaluator:
                 self._game,
                 games=config.games,
                 max_opening_moves=config.max_opening_moves,
-                seed=self._seed,
+                seed=seed,
                 exhaustive=config.exhaustive,
                 max_moves=config.max_episode_steps,
                 folder=folder,
@@ -94,8 +108,8 @@ class RunEvaluator:
         try:
             if builder.spec.num_players == 2:
                 games = config.games
-                return [evaluate_versus_random(env, self._agent, games=games, seed=self._seed)]
-            return [evaluate_episodes(env, self._agent, episodes=config.games, seed=self._seed)]
+                return [evaluate_versus_random(env, self._agent, games=games, seed=seed)]
+            return [evaluate_episodes(env, self._agent, episodes=config.games, seed=seed)]
         finally:
             env.close()
 
@@ -112,7 +126,37 @@ def as_metrics(reports: Sequence[dict[str, Any]]) -> dict[str, float]:
         opponent = Path(str(report["opponent"])).name.replace(":", "_")
         for result, name in _RATES.items():
             metrics[f"evaluation/{opponent}/{name}"] = report[result] / report["games"]
+        metrics[f"evaluation/{opponent}/distinct_games"] = report["games"]
         for name in ("optimal_move_rate", "losing_lines"):
             if name in report:
                 metrics[f"evaluation/{name}"] = report[name]
     return metrics
+
+
+def objective(metrics: Mapping[str, float]) -> float | None:
+    """How good an evaluation is, higher is better: mean score, or mean win rate with draws as halves; None without one."""
+    if "evaluation/score_mean" in metrics:
+        return metrics["evaluation/score_mean"]
+    results = {
+        name: value * (1.0 if name.endswith("/win_rate") else 0.5)
+        for name, value in metrics.items()
+        if name.startswith("evaluation/") and name.endswith(("/win_rate", "/draw_rate"))
+    }
+    opponents = sum(name.endswith("/win_rate") for name in results)
+    return sum(results.values()) / opponents if opponents else None
+
+
+def too_few_distinct(reports: Sequence[dict[str, Any]], config: EvaluationConfig) -> str | None:
+    """What is wrong if fewer games differ than `evaluation.min_distinct_games` asks for, and the way out; None if nothing is."""
+    wished = config.min_distinct_games
+    found = [
+        f"only {report['games']} of {report['games_played']} games against {report['opponent']} differ"
+        for report in reports
+        if wished is not None and "games_played" in report and report["games"] < wished
+    ]
+    if not found:
+        return None
+    return (
+        f"evaluation.min_distinct_games={wished}, but {', '.join(found)}; raise evaluation.max_opening_moves (now "
+        f"{config.max_opening_moves}) or evaluation.games (now {config.games}), or ask for fewer"
+    )

@@ -19,6 +19,7 @@ import numpy.typing as npt
 import torch
 
 from muzero.config.schema import Config
+from muzero.metrics import Stopwatch
 from muzero.replay.episode import Segment
 from muzero.replay.storage import RootPositions
 from muzero.runtime.build import Builder, configure_torch
@@ -65,7 +66,7 @@ class Gatherer(Protocol):
         """Wait for the quantum that was begun."""
 
     def report(self) -> dict[str, float]:
-        """See `SelfPlay.report`."""
+        """See `SelfPlay.report`; also the share of the time since the last report that quanta took."""
 
     def state(self) -> tuple[Arrays, dict[str, Any]]:
         """See `SelfPlay.state`."""
@@ -83,6 +84,7 @@ class LocalGatherer:
     def __init__(self, builder: Builder) -> None:
         self.selfplay, self.refresher = builder.selfplay(), builder.refresher()
         self._work: Work | None = None
+        self._timer = Stopwatch()
 
     def begin(self, work: Work) -> None:
         """See `Gatherer`."""
@@ -93,16 +95,18 @@ class LocalGatherer:
         work, self._work = self._work, None
         if work is None:
             raise AssertionError("finish without begin")
-        self._load(work)
-        segments = self.selfplay.play(work.learner_step)
-        refreshed = None
-        if work.positions is not None and self.refresher is not None:
-            refreshed = self.refresher.refresh(work.positions)
+        with self._timer.measure("busy"):
+            self._load(work)
+            segments = self.selfplay.play(work.learner_step)
+            refreshed = None
+            if work.positions is not None and self.refresher is not None:
+                refreshed = self.refresher.refresh(work.positions)
         return Gathered(segments, refreshed, replace(self.selfplay.totals))
 
     def report(self) -> dict[str, float]:
         """See `Gatherer`."""
-        return self.selfplay.report()
+        busy = self._timer.fractions().get("busy", 0.0)
+        return self.selfplay.report() | {"selfplay/busy_time_fraction": busy}
 
     def state(self) -> tuple[Arrays, dict[str, Any]]:
         """See `Gatherer`."""

@@ -12,7 +12,7 @@ from muzero.metrics import MetricsLogger, Stopwatch
 from muzero.progress import Progress
 from muzero.runtime import snapshot
 from muzero.runtime.build import Builder, configure_torch
-from muzero.runtime.evaluation import RunEvaluator, as_metrics
+from muzero.runtime.evaluation import RunEvaluator, as_metrics, objective, too_few_distinct
 from muzero.runtime.gathering import Gathered, LocalGatherer, ProcessGatherer, Work, to_arrays
 from muzero.runtime.report import Reporter
 from muzero.runtime.signals import GracefulStop
@@ -52,6 +52,8 @@ class LocalRuntime:
         self.totals = Totals()
         self.acting_version = 0
         self.evaluated_step = self.saved_step = -1
+        self.best_objective: float | None = None
+        self._is_best = False  # the learner step of this moment, by its evaluation
         self._stop_step: int | None = None
         self.last_evaluation: dict[str, float] = {}
         self.checkpoints = CheckpointManager(
@@ -190,6 +192,7 @@ class LocalRuntime:
                 self.replay.add(segment)
             if lease is not None and gathered.refreshed is not None and self.reanalyze is not None:
                 self.reanalyze.give_back(self.replay, lease, gathered.refreshed)
+            self.replay.expire(self.learner_step)
 
     def _learn(self) -> None:
         with self.timer.measure("sampling"):
@@ -202,6 +205,7 @@ class LocalRuntime:
             if not report.skipped:
                 self.replay.update_priorities(batch.slot, batch.generation, report.priorities)
             self.reporter.note_step(batch, report)
+            self.replay.expire(self.learner_step)
 
     def _keep_house(self, before: int) -> None:
         """Log, evaluate and save where the steps since `before` have crossed the interval."""
@@ -217,7 +221,7 @@ class LocalRuntime:
         elif is_last or crossed(config.runtime.log_interval):
             self.reporter.write()
         self._progress.update(self.reporter.newest)
-        if crossed(config.runtime.checkpoint_interval):
+        if crossed(config.runtime.checkpoint_interval) or self._is_best:
             self._save_or_tell()
 
     def _evaluate(self) -> None:
@@ -230,6 +234,13 @@ class LocalRuntime:
             reports = self.evaluator.evaluate(self.learner.acting_weights(), step, folder)
         self.evaluated_step = step
         self.last_evaluation = as_metrics(reports)
+        if problem := too_few_distinct(reports, self.config.evaluation):
+            self._progress.message(problem)
+            logger.warning("%s", problem)
+        reached = objective(self.last_evaluation)
+        best = self.best_objective
+        if reached is not None and (best is None or reached > best):
+            self.best_objective, self._is_best = reached, True
         self.reporter.write(self.last_evaluation)
         self._progress.update(self.reporter.newest, force=True)
 
@@ -246,10 +257,12 @@ class LocalRuntime:
                 logger.error("%s", error)
 
     def _save(self) -> None:
-        step = self.learner_step
-        if step == self.saved_step:
-            return
+        step, best = self.learner_step, self._is_best
+        self._is_best = False
         with self.timer.measure("checkpoint"):
-            # The parts are copies, so writing goes on in a thread while training continues.
-            self.checkpoints.save(step, snapshot.take(self), background=True)
+            if step != self.saved_step:
+                # The parts are copies, so writing goes on in a thread while training continues.
+                self.checkpoints.save(step, snapshot.take(self), background=True, best=best)
+            elif best:
+                self.checkpoints.mark_best(step)
         self.saved_step = step

@@ -12,13 +12,22 @@ from muzero.evaluation.players import AgentPlayer
 from muzero.runtime.build import Builder
 
 
-def open_checkpoint(run_dir: Path, step: int | None = None) -> Checkpoint:
-    """The checkpoint of a run at a learner step, or its newest sound one; reads only.
+def open_checkpoint(run_dir: Path, step: int | None = None, *, best: bool = False) -> Checkpoint:
+    """The checkpoint of a run at a learner step, the one that did best in training's evaluations, or the newest sound one.
+
+    Reads only.
 
     Raises:
         ValueError: If the run has none.
     """
     manager = CheckpointManager(run_dir / "checkpoints", owner=False)
+    if best:
+        step = manager.best_step
+        if step is None:
+            raise ValueError(
+                f"{run_dir} has no checkpoint marked as the best: training marks one at each evaluation that is better than all "
+                "before; take the newest, or one of the steps " + str(manager.steps())
+            )
     if step is not None:
         return manager.load(step)
     checkpoint = manager.newest_valid()

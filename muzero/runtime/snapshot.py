@@ -38,6 +38,7 @@ def take(runtime: "LocalRuntime") -> dict[str, Part]:
             "weights_version": version,
             "evaluated_step": runtime.evaluated_step,
             "evaluation": runtime.last_evaluation,
+            "best_objective": runtime.best_objective,
             "metrics": runtime.metrics.state(),
             "reanalyze": None if runtime.reanalyze is None else runtime.reanalyze.state(),
             "augmenter": None if runtime.augmenter is None else runtime.augmenter.state(),
@@ -69,6 +70,7 @@ def restore(runtime: "LocalRuntime", checkpoint: Checkpoint) -> None:
     )
     runtime.evaluated_step = state["evaluated_step"]
     runtime.last_evaluation = state["evaluation"]
+    runtime.best_objective = state.get("best_objective")  # older checkpoints have none
     runtime.metrics.restore(state["metrics"], checkpoint.step)
     if runtime.reanalyze is not None and state["reanalyze"] is not None:
         runtime.reanalyze.restore(state["reanalyze"])

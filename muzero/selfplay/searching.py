@@ -11,11 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from mcts import RootOutput, Search, SearchOutput, SearchSettings, draw_noise, run, select_actions
-from mcts.pipeline import SearchPair, run_pipelined
+from mcts.pipeline import SearchPair, run_pipelined, split_rows
 from muzero.config.schema import SelfPlayConfig
 from muzero.envs.states import State
 from muzero.inference.pair import ModelPair
 from muzero.inference.rules import RulesModel, SearchModel, plant_roots
+from muzero.selfplay.counted import CountedModel
 
 BoolArray = npt.NDArray[np.bool_]
 RowArray = npt.NDArray[np.intp]
@@ -75,7 +76,17 @@ class MoveSearcher:
         self._reuses = config.reuse_subtree
         self._keeps_trees = False
         self.num_simulations_made = 0
-        """Since `decide` was called last, rows that nobody looks at included."""
+        """By the last `decide`, rows that nobody looks at included."""
+        halves = model.halves if isinstance(model, ModelPair) else (model,)
+        self._counted = [CountedModel(half) for half in halves]
+
+    @property
+    def network_calls(self) -> tuple[int, int]:
+        """Calls of the network that the last `decide` made, and positions that they evaluated together."""
+        return (
+            sum(model.num_calls for model in self._counted),
+            sum(model.num_rows for model in self._counted),
+        )
 
     def decide(
         self,
@@ -96,6 +107,7 @@ class MoveSearcher:
         batch = np.arange(len(legal)) if self._reuses else rows
         if len(batch) < len(legal):
             observation, legal = observation[batch], legal[batch]
+        self._count_roots(len(batch))
         root = plant_roots(self.model, observation, states_of(batch))
         is_full, options = self._caps(np.isin(batch, rows), rng)
         noise = draw_noise(self._settings, legal, rng)
@@ -174,12 +186,17 @@ class MoveSearcher:
         options: dict[str, Any],
     ) -> SearchOutput:
         if isinstance(self.search, SearchPair):
-            assert isinstance(self.model, ModelPair)
-            return run_pipelined(
-                self.search.halves, self.model.halves, root, legal, noise, **options
-            )
-        assert not isinstance(self.model, ModelPair)
-        return run(self.search, self.model, root, legal, noise, **options)
+            first, second = self._counted
+            return run_pipelined(self.search.halves, (first, second), root, legal, noise, **options)
+        return run(self.search, self._counted[0], root, legal, noise, **options)
+
+    def _count_roots(self, num_rows: int) -> None:
+        """Begin a new count with the call, or one for each half, that evaluates the roots."""
+        first = num_rows if len(self._counted) == 1 else split_rows(num_rows)
+        for model, rows in zip(self._counted, (first, num_rows - first), strict=False):
+            model.clear()
+            if rows > 0:
+                model.note(rows)
 
     def _tree_kind(self) -> dict[str, Any]:
         """What saved trees must have in common with those of this search."""

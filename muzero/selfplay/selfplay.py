@@ -108,6 +108,7 @@ class SelfPlay:
             action[rows], policy[rows] = decision.action, decision.policy
             has_policy[rows], root_value[rows] = decision.has_policy, decision.root_value
             self._tally.note_searches(decision)
+            self._tally.note_calls(*self._searcher.network_calls)
             self.totals.simulations += self._searcher.num_simulations_made
         self._recorder.record(
             frame=step.frame,

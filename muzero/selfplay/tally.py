@@ -35,6 +35,11 @@ class Tally:
         sums["root_value"] += float(decision.root_value.sum())
         sums["search_depth"] += float(decision.depth.sum())
 
+    def note_calls(self, calls: int, rows: int) -> None:
+        """Count calls of the network, and the positions evaluated by them."""
+        self._sums["calls"] += calls
+        self._sums["rows"] += rows
+
     def note_games(self, lengths: npt.NDArray[np.int64], scores: npt.NDArray[np.float64]) -> None:
         """Count games that ended, by their lengths in moves and the scores of player 0."""
         sums = self._sums
@@ -53,6 +58,8 @@ class Tally:
             report["selfplay/search_depth"] = sums["search_depth"] / searches
             report["selfplay/simulations_per_move"] = sums["simulations"] / searches
             report["selfplay/full_search_fraction"] = sums["full_searches"] / searches
+        if calls := sums["calls"]:
+            report["selfplay/rows_per_network_call"] = sums["rows"] / calls
         if sums["full_searches"]:
             report["selfplay/policy_entropy"] = sums["policy_entropy"] / sums["full_searches"]
         if games := sums["games"]:

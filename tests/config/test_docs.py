@@ -13,7 +13,7 @@ import pytest
 from muzero.config.arguments import parse_arguments
 from muzero.config.compose import compose
 from muzero.config.describe import field_sentences
-from muzero.config.schema import ENVS, NETWORKS, Config
+from muzero.config.schema import VARIANTS, Config
 from muzero.config.store import load_config, save_config
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -23,7 +23,10 @@ SECTIONS = [
 ]
 
 
-@pytest.mark.parametrize("schema", [*SECTIONS, *ENVS.values(), *NETWORKS.values()])
+KINDS = [kind for kinds in VARIANTS.values() for kind in kinds.values()]
+
+
+@pytest.mark.parametrize("schema", [*SECTIONS, *KINDS])
 def test_every_setting_has_its_sentence(schema: type) -> None:
     sentences = field_sentences(schema)
     for field in dataclasses.fields(schema):
@@ -53,7 +56,7 @@ def test_every_setting_is_read_somewhere() -> None:
         if path.parent.name != "config" or path.stem == "supports"  # the others only check
     )
     read = set(re.findall(r"\.([a-z_0-9]+)", source))
-    schemas = [*SECTIONS, *ENVS.values(), *NETWORKS.values()]
+    schemas = [*SECTIONS, *KINDS]
     names = {field.name for schema in schemas for field in dataclasses.fields(schema)}
     assert names - read == set()
 

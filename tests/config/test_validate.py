@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muzero.config.limits import CHOICES, FREE_TEXT, RANGES, Range
+from muzero.config.runtime import RayRuntimeConfig
 from muzero.config.schema import (
     ENVS,
-    NETWORKS,
+    VARIANTS,
     AtariConfig,
     Config,
     GymConfig,
@@ -51,7 +52,7 @@ def all_settings() -> dict[str, Any]:
     """Type of every setting of every kind of section."""
     found: dict[str, Any] = {}
     for field in fields(Config):
-        kinds = {"env": ENVS, "network": NETWORKS}.get(field.name, {}).values()
+        kinds = VARIANTS.get(field.name, {}).values()
         for kind in (field.type, *kinds):
             if is_dataclass(kind):
                 hints = typing.get_type_hints(kind)
@@ -81,7 +82,11 @@ def test_every_number_has_a_range_and_every_string_its_choices() -> None:
 )
 def test_every_choice_is_checked(name: str) -> None:
     section, _, leaf = name.partition(".")
-    (problem,) = problems(make_config(**{section: {leaf: "banana"}}))
+    config = make_config()
+    if section == "runtime" and not hasattr(config.runtime, leaf):
+        config.runtime = RayRuntimeConfig()
+    setattr(getattr(config, section), leaf, "banana")
+    (problem,) = problems(config)
     assert problem.startswith(f"{name} is 'banana'; it must be ")
     assert all(choice in problem for choice in CHOICES[name])
 
@@ -95,6 +100,8 @@ def test_every_range_is_checked(outside: float) -> None:
             config.env = next(kind(name="x") for kind in ENVS.values() if hasattr(kind(), leaf))
         if section == "network" and not hasattr(config.network, leaf):
             config.network = ResNetConfig()
+        if section == "runtime" and not hasattr(config.runtime, leaf):
+            config.runtime = RayRuntimeConfig()
         part = getattr(config, section) if section else config
         setattr(part, leaf, [outside] if isinstance(getattr(part, leaf), list) else outside)
         assert any(line.startswith(f"{name} is ") for line in problems(config)), name
@@ -198,6 +205,22 @@ Change = dict[str, dict[str, Any]]
             {"learner": {"warmup_steps": 20_000}},
             ["learner.warmup_steps is 20000", "num_steps, 10000"],
         ),
+        (
+            {"replay": {"max_times_sampled": 3, "samples_per_insert": 4.0}},
+            ["replay.max_times_sampled is 3", "replay.samples_per_insert, 4"],
+        ),
+        ({"replay": {"max_times_sampled": 4, "samples_per_insert": 4.0}}, []),
+        (
+            {"replay": {"max_behaviour_age": 9}, "selfplay": {"weights_interval": 10}},
+            ["replay.max_behaviour_age is 9", "selfplay.weights_interval, 10"],
+        ),
+        ({"replay": {"max_behaviour_age": 10}, "selfplay": {"weights_interval": 10}}, []),
+        (
+            {"evaluation": {"min_distinct_games": 50, "games": 20}},
+            ["evaluation.min_distinct_games is 50", "evaluation.games, 20"],
+        ),
+        ({"evaluation": {"min_distinct_games": 20, "games": 20}}, []),
+        ({"evaluation": {"min_distinct_games": 0}}, ["min_distinct_games is 0", "at least 1"]),
         ({"evaluation": {"opponents": ["perfct"]}}, ["'perfct'", "did you mean perfect?"]),
         ({"evaluation": {"opponents": ["rollout:0"]}}, ["'rollout:0'", "at least 1"]),
         ({"evaluation": {"opponents": ["rollout:x"]}}, ["'rollout:x'"]),

@@ -17,6 +17,7 @@ from muzero.evaluation.arena import (
 )
 from muzero.evaluation.exact import position_key, solve
 from muzero.evaluation.players import RandomPlayer
+from muzero.evaluation.statistics import wilson_interval
 
 
 class LowestPlayer:
@@ -89,20 +90,34 @@ def test_sound_openings_of_a_game_without_draws_are_won_in_each_seat():
 def test_without_opening_moves_deterministic_players_repeat_themselves(game):
     player = LowestPlayer()
     result = play_match(player, player, game, games=10, max_opening_moves=0, seed=0)
-    assert result.duplicate_games == 8  # one game in each seat
-    assert result.summary()["duplicate_games"] == 8
+    report = result.summary()
+    assert (report["games_played"], report["duplicate_games"], report["games"]) == (10, 8, 2)
+    assert (report["as_first"]["games"], report["as_second"]["games"]) == (1, 1)
     varied = play_match(player, player, game, games=10, max_opening_moves=4, seed=0)
-    assert varied.duplicate_games < 8
+    assert varied.summary()["games"] > 2
+
+
+def record(seat, actions, score=0.0, cut=False):
+    setup = Setup(opening=(), first_seat=seat, seed=0)
+    return GameRecord(setup=setup, actions=actions, score=score, cut=cut)
 
 
 def test_the_same_moves_with_seats_swapped_are_no_duplicate():
-    def record(seat, actions):
-        return GameRecord(
-            setup=Setup(opening=(), first_seat=seat, seed=0), actions=actions, score=0.0
-        )
-
     records = [record(0, (1, 2)), record(1, (1, 2)), record(0, (1, 3)), record(0, (1, 2))]
-    assert MatchResult(records).duplicate_games == 1
+    assert MatchResult(records).distinct() == records[:3]
+
+
+def test_a_game_counts_once_however_often_it_is_played():
+    """Row 96: forty games that are two are two games."""
+    won, lost, cut = record(0, (1, 2), 2.0), record(1, (3, 4), -2.0), record(1, (5,), cut=True)
+    report = MatchResult([won] * 19 + [lost] * 20 + [cut] * 3).summary()
+    assert (report["games_played"], report["games"], report["duplicate_games"]) == (42, 3, 39)
+    assert (report["wins"], report["losses"], report["draws"]) == (1, 1, 1)
+    assert report["win_rate"] == pytest.approx(1 / 3)
+    assert report["win_rate_interval"] == list(wilson_interval(1, 3))
+    assert (report["as_first"]["wins"], report["as_first"]["games"]) == (1, 1)
+    assert (report["as_second"]["losses"], report["as_second"]["games"]) == (1, 2)
+    assert report["cut_games"] == 1
 
 
 def test_scores_are_those_of_the_first_player_in_its_seat(game):
@@ -125,7 +140,8 @@ def test_scores_are_those_of_the_first_player_in_its_seat(game):
     assert first["games"] == second["games"] == 25
     for key in ("wins", "draws", "losses", "games"):
         assert report[key] == first[key] + second[key]
-    assert report["wins"] + report["draws"] + report["losses"] == 50
+    assert report["wins"] + report["draws"] + report["losses"] == report["games"]
+    assert report["games"] + report["duplicate_games"] == report["games_played"] == 50
     assert json.loads(json.dumps(report)) == report
 
 

@@ -146,7 +146,8 @@ def test_perfect_play_never_loses_to_random_through_an_environment(batch_size):
     assert report["losses"] == 0
     assert report["wins"] > 25
     assert report["opponent"] == "random"
-    assert report["as_first"]["games"] == report["as_second"]["games"] == 20
+    assert report["games_played"] == 40 == report["games"] + report["duplicate_games"]
+    assert 15 < report["as_first"]["games"] <= 20 and 15 < report["as_second"]["games"] <= 20
     assert report["as_first"]["wins"] + report["as_second"]["wins"] == report["wins"]
     assert set(agent.movers) == {False, True}
     assert json.loads(json.dumps(report)) == report
@@ -162,15 +163,18 @@ def test_first_legal_move_against_random_scores_as_a_replay_says():
 
     report = evaluate_versus_random(Recording(CONFIG, 1), FirstLegal(), games=30, seed=5)
     game = pyspiel.load_game("tic_tac_toe")
-    results, state = [], game.new_initial_state()
+    results, state, lines = [], game.new_initial_state(), set()
     for action in played:
         if state.current_player() == len(results) % 2:
             assert action == state.legal_actions()[0]
         state.apply_action(action)
         if state.is_terminal():
-            results.append(state.player_return(len(results) % 2))
+            line = (len(results) % 2, tuple(state.history()))
+            results.append(None if line in lines else state.player_return(len(results) % 2))
+            lines.add(line)
             state = game.new_initial_state()
     assert len(results) == 30
+    assert report["duplicate_games"] == results.count(None) > 0
     assert report["wins"] == results.count(1)
     assert report["losses"] == results.count(-1)
     assert report["as_second"]["wins"] == results[1::2].count(1)
@@ -182,7 +186,12 @@ def test_two_evaluations_of_one_seed_agree_and_duplicates_are_counted():
 
     assert report(3) == report(3)
     assert report(3) != report(4)
-    assert report(3)["duplicate_games"] > 0  # 200 games of at most 945 + 384 lines
+    counted = report(3)
+    assert counted["duplicate_games"] > 0  # 200 games of at most 945 + 384 lines
+    assert counted["games"] + counted["duplicate_games"] == counted["games_played"] == 200
+    assert counted["wins"] + counted["draws"] + counted["losses"] == counted["games"]
+    for seat in ("as_first", "as_second"):
+        assert 0 < counted[seat]["games"] < 100
 
 
 def test_the_number_of_players_is_checked():

@@ -34,6 +34,20 @@ def test_search_efficiency_is_told_for_both_networks():
 
 
 @pytest.mark.slow
+def test_central_and_local_inference_are_compared():
+    options = ("--clients", "1", "2", "--rows", "8", "--threads", "2", "--seconds", "0.5")
+    found = report("bench_inference.py", *options, "--override", "search.num_simulations=4")
+    assert (found["rows"], found["threads"], found["simulations"]) == (8, 2, 4)
+    assert found["ring_microseconds"] > 0.0
+    assert found["clients"].keys() == {"1", "2"}
+    for figures in found["clients"].values():
+        for way in ("central", "local"):
+            assert figures[way]["simulations_per_second"] > 0
+            assert figures[way]["latency_microseconds"] > 0.0
+        assert 0.0 < figures["central"]["occupancy"] <= 1.0
+
+
+@pytest.mark.slow
 def test_the_check_of_bfloat16_compares_searches_of_played_positions():
     found = report("check_bfloat16.py", "experiment=tictactoe", "debug=smoke", "--roots", "40")
     assert found["environment"] == "tictactoe"

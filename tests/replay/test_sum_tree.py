@@ -31,6 +31,25 @@ def test_equals_numpy_after_any_updates(
     assert rebuilt.total == tree.total  # a function of the leaves: bit-equal, whatever the history
 
 
+@settings(max_examples=200, deadline=None)
+@given(
+    st.integers(1, 70),
+    st.lists(st.tuples(st.integers(0, 69), st.integers(1, 30)), min_size=1, max_size=6),
+    st.integers(0, 2**32),
+)
+def test_runs_of_neighbours_give_the_same_tree_as_one_by_one(
+    capacity: int, runs: list[tuple[int, int]], seed: int
+) -> None:
+    """Runs that touch, overlap or go round the end of the ring."""
+    index = np.concatenate([np.arange(first, first + count) % capacity for first, count in runs])
+    weight = np.random.default_rng(seed).random(len(index))
+    together, one_by_one = SumTree(capacity), SumTree(capacity)
+    together.set(index, weight)
+    for i in range(len(index)):
+        one_by_one.set(index[i : i + 1], weight[i : i + 1])
+    np.testing.assert_array_equal(together._tree, one_by_one._tree)
+
+
 def test_does_not_drift() -> None:
     tree, rng = SumTree(7), np.random.default_rng(0)
     for _ in range(2000):

@@ -63,7 +63,11 @@ def test_it_plays_the_same_games_bit_for_bit(case):
         num_segments += len(expected)
     assert num_segments > 0
     assert plain.totals == pipelined.totals
-    assert plain.report() == pipelined.report()
+    reports = plain.report(), pipelined.report()
+    # Half as many rows make a call, and that is all that differs.
+    rows = [report.pop("selfplay/rows_per_network_call") for report in reports]
+    assert reports[0] == reports[1]
+    assert 1 <= rows[1] < rows[0]
     assert threading.active_count() == before
 
 

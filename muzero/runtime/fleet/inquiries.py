@@ -21,6 +21,7 @@ class Inquiries:
 
     Args:
         on_status: Is told what the learner answers.
+        on_freshness: Is told the share of fresh targets in the replay, as it was counted last.
     """
 
     def __init__(
@@ -31,9 +32,11 @@ class Inquiries:
         limiter: FleetLimiter,
         *,
         on_status: Callable[[LearnerStatus], None],
+        on_freshness: Callable[[float], None],
     ) -> None:
         self._runtime, self._staff, self._crew = runtime, staff, staff.crew
-        self._reporter, self._limiter, self._on_status = reporter, limiter, on_status
+        self._reporter, self._limiter = reporter, limiter
+        self._on_status, self._on_freshness = on_status, on_freshness
         self._asked: set[tuple[str, str]] = set()  # member and question
         self._times: dict[str, float] = {}
 
@@ -69,6 +72,7 @@ class Inquiries:
         def note(statistics: dict[str, float]) -> None:
             self._reporter.note_shard(member.index, statistics)
             self._limiter.held = self._reporter.held
+            self._on_freshness(self._reporter.fresh_fraction)
 
         version = max(0, self._staff.newest_version)
         self._ask(

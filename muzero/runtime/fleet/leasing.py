@@ -11,6 +11,7 @@ from muzero.selfplay import Totals
 LEASES_AHEAD = 2
 """Leases that a worker holds at once: one it works on, one that it begins without asking."""
 _SMOOTHING = 0.2  # weight of a new measurement
+_KEPT = 0.98  # of the account of work, with every lease
 _NOTHING_STALE_SECONDS = 1.0  # until a worker looks for stale positions again where there were none
 
 
@@ -58,8 +59,12 @@ class Leasing:
         """Share of self-play in the workers' time, set by the controller."""
         self.selfplay_rate = self.reanalyze_rate = 0.0
         """Positions per second of one worker; 0 until it is known."""
-        self._given = {SELFPLAY: 0.0, REANALYZE: 0.0}  # seconds, forgotten slowly
+        self._seconds = {SELFPLAY: 0.0, REANALYZE: 0.0}  # of work, forgotten slowly
+        self._out = {SELFPLAY: 0, REANALYZE: 0}  # leases
+        self.is_fresh = False
+        """Whether the wished share of the targets is fresh: reanalyze then rests."""
         self._nothing_stale_until = 0.0
+        self._is_refused = False
         self.totals = Totals()
         self.account = Account()
 
@@ -81,8 +86,8 @@ class Leasing:
 
     def plan(self, now: float) -> Plan | None:
         """The next lease; None if there is nothing to do at `now` (seconds): self-play is ahead, and no target is stale."""
-        can_reanalyze = self._reanalyzes and now >= self._nothing_stale_until
-        selfplay, reanalyze = self._given[SELFPLAY], self._given[REANALYZE]
+        can_reanalyze = self._reanalyzes and not self.is_fresh and now >= self._nothing_stale_until
+        selfplay, reanalyze = (self._work(kind) for kind in (SELFPLAY, REANALYZE))
         wants_selfplay = selfplay * (1.0 - self.selfplay_share) <= reanalyze * self.selfplay_share
         if wants_selfplay or not can_reanalyze:
             plan = self._plan_selfplay()
@@ -90,12 +95,18 @@ class Leasing:
                 return plan
         seconds = self._lease_seconds
         amount = max(1, round(self.reanalyze_rate * seconds / self._batch_size))
-        self._note_given(REANALYZE)
+        self._out[REANALYZE] += 1
         return Plan(REANALYZE, amount, 0)
 
     def done(self, report: LeaseReport, now: float) -> None:
         """A lease has ended."""
         lease = report.lease
+        self._out[lease.kind] -= 1
+        for kind in self._seconds:
+            self._seconds[kind] *= _KEPT
+        # Reanalyze that filled a gap, because the limiter refused self-play, is no reason for more self-play later.
+        if lease.kind == SELFPLAY or not self._is_refused:
+            self._seconds[lease.kind] += report.seconds
         self.limiter.settle(lease.reserved, report.inserted)
         account = self.account
         account.inserted += report.inserted
@@ -117,6 +128,7 @@ class Leasing:
 
     def lost(self, lease: Lease) -> None:
         """The worker of a lease died: what it had not handed in is played by nobody, and was never counted."""
+        self._out[lease.kind] -= 1
         self.limiter.settle(lease.reserved, 0)
         self.account.lost_leases += 1
 
@@ -124,15 +136,15 @@ class Leasing:
         moves = max(1, round(self.selfplay_rate * self._lease_seconds / self._num_games))
         moves = min(moves, self.limiter.longest_lease // self._num_games)
         positions = moves * self._num_games
-        if not self.limiter.reserve(positions):
+        self._is_refused = not self.limiter.reserve(positions)
+        if self._is_refused:
             return None
-        self._note_given(SELFPLAY)
+        self._out[SELFPLAY] += 1
         return Plan(SELFPLAY, moves, positions)
 
-    def _note_given(self, kind: str) -> None:
-        for name in self._given:
-            self._given[name] *= 0.99
-        self._given[kind] += 1.0
+    def _work(self, kind: str) -> float:
+        """Seconds of work of a kind, leases that are out included."""
+        return self._seconds[kind] + self._out[kind] * self._lease_seconds
 
 
 def _smooth(old: float, new: float) -> float:

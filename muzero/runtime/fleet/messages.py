@@ -74,8 +74,8 @@ class LeaseReport:
     """Positions that reanalyze searched."""
     metrics: dict[str, float] = field(default_factory=dict)
     """Means of self-play."""
-    version: int = 0
-    """Weights version that worked."""
+    version: int = -1
+    """Weights version that worked; -1 if none did."""
     seconds: float = 0.0
     """Length of the lease."""
     split: dict[str, float] = field(default_factory=dict)
@@ -91,7 +91,7 @@ class InsertAck:
     """What a shard did with an insert."""
 
     inserted: int
-    """Positions; 0 if it was a repetition."""
+    """Positions that its sender may count: those of its first arrival, if this answer is the first that can reach it."""
     is_repeated: bool
     """Whether the same message had arrived before."""
 

@@ -85,7 +85,7 @@ class FleetReporter:
     def note_lease(self, report: LeaseReport) -> None:
         """A worker's report of a lease."""
         self._metrics.means(report.metrics)
-        if report.lease.version >= report.version > 0:
+        if report.lease.version >= report.version >= 0:
             self._metrics.mean("selfplay/weights_age", report.lease.version - report.version)
         self._metrics.maximum("fleet/worker_memory_bytes", report.memory_bytes)
         self._metrics.mean("fleet/local_inference_fraction", float(report.used_local_inference))
@@ -116,6 +116,17 @@ class FleetReporter:
         for name in ("inference/rows_per_second", "inference/clients"):
             total = sum(server.get(name, 0.0) for server in self._servers.values())
             self._metrics.last(name, total)
+
+    @property
+    def inserted(self) -> dict[int, int]:
+        """Positions that each shard has taken since the start of the run, as they were asked last."""
+        return {index: int(shard["replay/inserted"]) for index, shard in self._shards.items()}
+
+    @property
+    def fresh_fraction(self) -> float:
+        """Share of the samples whose target is fresh, of all shards as they were asked last."""
+        shards = list(self._shards.values())
+        return sum(shard["replay/fresh_fraction"] for shard in shards) / max(1, len(shards))
 
     @property
     def held(self) -> int:

@@ -57,6 +57,7 @@ class ReplayShard:
         self._taken: OrderedDict[int, tuple[float, Lease]] = OrderedDict()
         self._next_ticket = 0
         self._newest: dict[int, tuple[int, int]] = {}  # (incarnation, sequence) by worker
+        self._last_insert: dict[int, tuple[tuple[int, int], int]] = {}  # the same, and positions
         self._repeated = self._log_errors = 0
         self._log: InsertLog | None = None
         if log_folder is not None:
@@ -67,8 +68,11 @@ class ReplayShard:
         newest = stamp.incarnation, stamp.sequence
         if newest <= self._newest.get(stamp.worker, (-1, -1)):
             self._repeated += 1
-            return InsertAck(0, True)
+            # Its sender had no answer, so nobody has counted it; of an earlier incarnation's the supervisor has.
+            last, inserted = self._last_insert.get(stamp.worker, ((-1, -1), 0))
+            return InsertAck(inserted if last == newest else 0, True)
         inserted = self._add(block)
+        self._last_insert[stamp.worker] = newest, inserted
         self._newest[stamp.worker] = newest
         if self._log is not None:
             try:

@@ -184,6 +184,14 @@ class Staff:
             account.lost += known - inserted
             self._tell(f"{member.name} is back; {known - inserted:,} of its positions are lost")
 
+    def settle_all(self, inserted: dict[int, int]) -> None:
+        """Count what shards have confirmed to workers that died before they could tell; no lease is out any more."""
+        for index, count in inserted.items():
+            untold = count - self.confirmed.get(index, 0)
+            self.confirmed[index] = count
+            self._leasing.account.inserted += untold
+            self._leasing.limiter.settle(0, untold)
+
     def _begin_learner(self, member: Member) -> None:
         checkpoint, actor = self._newest_checkpoint(member), member.actor
         newest = self.newest_version

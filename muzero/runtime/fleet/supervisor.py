@@ -128,7 +128,12 @@ class FleetRuntime:
             config, self.run_dir, self._staff, self.checkpoints, state=self._state, tell=self._tell
         )
         self._inquiries = Inquiries(
-            runtime, self._staff, self._reporter, self._limiter, on_status=self._note_status
+            runtime,
+            self._staff,
+            self._reporter,
+            self._limiter,
+            on_status=self._note_status,
+            on_freshness=self._note_freshness,
         )
         self._watchdog = Watchdog(runtime.watchdog_seconds)
         if checkpoint is not None:
@@ -281,6 +286,9 @@ class FleetRuntime:
         if status.step > before:
             self._keep_house(before)
 
+    def _note_freshness(self, fraction: float) -> None:
+        self._leasing.is_fresh = fraction >= self.config.reanalyze.fresh_fraction
+
     def _keep_house(self, before: int) -> None:
         """Log, evaluate and save where the steps since `before` have crossed an interval."""
         config, after = self.config, self.learner_step
@@ -363,6 +371,7 @@ class FleetRuntime:
         self._inquiries.ask_shards()
         while time.monotonic() < deadline and self._inquiries.awaits_shards:
             self._turn(grants=False)
+        self._staff.settle_all(self._reporter.inserted)
         self._write_row()
 
     def _turn_quietly(self) -> None:

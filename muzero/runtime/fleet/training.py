@@ -61,7 +61,7 @@ class Training:
         builder = Builder.of(config)
         self._config, self._links = config, links
         self._publish_seconds = config.runtime.publish_seconds
-        self._learner, self._augmenter = builder.learner(), builder.augmenter()
+        self._learner, self._augmenter = builder.learner(), builder.augmenter(incarnation)
         self._offset = 0
         self._waits = WaitAccount()
         self._loader = Loader(
@@ -71,7 +71,7 @@ class Training:
             batch_size=config.learner.batch_size,
             depth=config.runtime.prefetch,
             threads=1,
-            seed=role_seed(config, Role.AUGMENTATION, incarnation),
+            seed=role_seed(config, Role.AUGMENTATION, incarnation, 0),
         )
         self._updates: dict[ShardAddress, list[Update]] = {}
         self._publisher = ThreadPoolExecutor(1, thread_name_prefix="publisher")

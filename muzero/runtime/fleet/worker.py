@@ -176,10 +176,10 @@ class SearchWorker:
                 model.load({name: torch.tensor(a) for name, a in arrays.items()}, version)
 
     def _local_models(self) -> list[Any]:
-        models: list[Any] = [g.model for g in self._groups if self._models.takes_weights(g.model)]
+        models: list[Any] = [group.model for group in self._groups]
         if self._refresher is not None:
             models.append(self._refresher.model)
-        return models
+        return [model for model in models if self._models.takes_weights(model)]
 
     def _play(self, lease: Lease, report: LeaseReport) -> None:
         before = [asdict(group.totals) for group in self._groups]
@@ -228,7 +228,10 @@ class SearchWorker:
         refresher = self._refresher
         if refresher is None:
             raise AssertionError("a lease of reanalyze, which is off")
-        report.version = refresher.model.version
+        assert self._weights is not None
+        report.version = self._weights[
+            0
+        ]  # a server's may be a little older: what is not newer is not written
         for _ in range(lease.amount):
             try:
                 with self._measured("insert"):
