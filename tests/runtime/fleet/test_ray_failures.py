@@ -123,6 +123,7 @@ def start_command(run_dir: Path, *settings: str) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        env={**os.environ, "RAY_gcs_rpc_server_reconnect_timeout_s": "5"},
     )
 
 
