@@ -10,7 +10,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-EXTRAS ?= dev,tensorboard,atari,box2d,oracle
+EXTRAS ?= dev,tensorboard,atari,box2d,oracle,plots,solver
 
 # One thread per process: the tests are run side by side, and torch would take every core for each.
 TEST_ENV := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1

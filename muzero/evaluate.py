@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import MISSING
 
 from muzero.config.arguments import run_command
+from muzero.evaluate_positions import evaluate_at_positions, position_files
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -38,6 +39,10 @@ class EvaluateArguments:
     """Simulations per move; null takes the run's setting, 0 plays by the network alone."""
     exhaustive: bool | None = None
     """Small games: all positions and all replies; null does it where the run's config does."""
+    positions: Any = None
+    """File of connect four positions with exact scores, a list [a.txt,b.txt], or `builtin`: the agent's mistakes there instead of games (extra `solver`)."""
+    processes: int | None = None
+    """`positions`: processes that search side by side; null takes one per core."""
     baselines: bool = False
     """Also play by the trained network alone, and with the same search on the untrained network: what is due to which."""
     threads: int = 1
@@ -73,6 +78,8 @@ def evaluate(arguments: EvaluateArguments, overrides: list[str]) -> None:
     config.reanalyze.fresh_fraction, config.search.pipelined = 0.0, False
     check(config)
     builder = Builder.of(config)
+    if arguments.positions is not None and (unfit := _unfit_for_positions(arguments)):
+        raise ValueError(f"{', '.join(unfit)}: without a meaning with positions=...; leave out")
     best = arguments.step is None and arguments.checkpoint == "best"
     weights, version = acting_weights(open_checkpoint(run_dir, arguments.step, best=best))
     simulations = evaluation.num_simulations
@@ -81,6 +88,16 @@ def evaluate(arguments: EvaluateArguments, overrides: list[str]) -> None:
     most = "at most " if evaluation.stop_early else ""
     print(f"{builder.spec.name}, learner step {version}, {most}{simulations} simulations per move")
     print(_conditions(config.env))
+    if arguments.positions is not None:
+        evaluate_at_positions(
+            config,
+            weights,
+            version,
+            position_files(arguments.positions),
+            num_simulations=simulations,
+            processes=arguments.processes,
+        )
+        return
     if seeds is None:
         print("with the seed of training's own evaluations; seeds=[1] takes another")
     else:
@@ -101,6 +118,13 @@ def evaluate(arguments: EvaluateArguments, overrides: list[str]) -> None:
         untrained = _evaluated(builder, start, 0, seeds, "the same search, untrained network")
         final["baselines"] = {"network": network, "untrained": untrained}
     print(json.dumps(final))
+
+
+def _unfit_for_positions(arguments: EvaluateArguments) -> list[str]:
+    """Settings that were given but are for games."""
+    plain = EvaluateArguments()
+    names = ("seeds", "opponent", "games", "exhaustive", "baselines")
+    return [name for name in names if getattr(arguments, name) != getattr(plain, name)]
 
 
 def _seeds(arguments: EvaluateArguments) -> list[int] | None:

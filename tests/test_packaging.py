@@ -50,6 +50,10 @@ def test_what_is_in_the_wheel(wheel: Path) -> None:
         f"muzero/{path.relative_to(ROOT).as_posix()}" for path in (ROOT / "conf").rglob("*.yaml")
     }
     assert conf <= names
+    stages = {
+        f"muzero/evaluation/connect_four_positions/{n}.txt" for n in ("begin", "middle", "end")
+    }
+    assert stages <= names
     assert {"muzero/py.typed", "mcts/py.typed", "reanalyze/py.typed"} <= names
     tops = {name.partition("/")[0] for name in names}
     assert {top for top in tops if not top.endswith(".dist-info")} == {

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mcts import Search, SearchSettings, run
-from mcts.base import BoolArray, IntArray
+from mcts.base import BoolArray, FloatArray, IntArray
 from muzero.envs.states import State
 from muzero.inference.rules import SearchModel, plant_roots
 
@@ -88,20 +88,35 @@ class Agent:
         for start in range(0, len(open_rows), self.batch_size):
             rows = open_rows[start : start + self.batch_size]
             searched = None if states is None else [states[row] for row in rows.tolist()]
-            actions[rows] = self._act(observation[rows], legal[rows], searched)
+            actions[rows], _ = self._judge(observation[rows], legal[rows], searched)
         return actions
 
-    def _act(
+    def judge(
+        self, observation: npt.NDArray[Any], legal: BoolArray, states: Sequence[State] | None = None
+    ) -> tuple[IntArray, FloatArray]:
+        """Actions `[B]` as `act` gives them, and values `[B]` of the positions, seen by the player to move.
+
+        A value is the search's, or the network's where there is no search; forced moves are searched too.
+        """
+        actions, values = np.zeros(len(legal), np.int32), np.zeros(len(legal), np.float32)
+        for start in range(0, len(legal), self.batch_size):
+            rows = slice(start, start + self.batch_size)
+            searched = None if states is None else states[rows]
+            actions[rows], values[rows] = self._judge(observation[rows], legal[rows], searched)
+        return actions, values
+
+    def _judge(
         self, observation: npt.NDArray[Any], legal: BoolArray, states: Sequence[State] | None
-    ) -> IntArray:
+    ) -> tuple[IntArray, FloatArray]:
         if not legal.any(axis=1).all():
             raise ValueError(
                 "a position without a legal action cannot be played; the environment's `legal` is all False"
             )
         root = plant_roots(self.model, observation, states)
         if self._search is None:
-            return np.where(legal, root.prior_logits, -np.inf).argmax(axis=1).astype(np.int32)
+            actions = np.where(legal, root.prior_logits, -np.inf).argmax(axis=1).astype(np.int32)
+            return actions, root.value
         output = run(self._search, self.model, root, legal)
         self.effort.searches += len(legal)
         self.effort.simulations += int(output.num_simulations.sum())
-        return output.best_action
+        return output.best_action, output.value

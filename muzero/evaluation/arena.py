@@ -14,7 +14,7 @@ import numpy as np
 import pyspiel
 
 from muzero.envs.open_spiel_game import sample_chance
-from muzero.evaluation.exact import TOLERANCE, Solution, position_key
+from muzero.evaluation.exact import TOLERANCE, ExactValues, position_key
 from muzero.evaluation.players import Player
 from muzero.evaluation.statistics import first_of_each, tally
 
@@ -121,7 +121,7 @@ def play_match(
     games: int,
     max_opening_moves: int,
     seed: int,
-    only_sound_openings: Solution | None = None,
+    only_sound_openings: ExactValues | None = None,
     max_moves: int | None = None,
 ) -> MatchResult:
     """Play `games` games, the openings and seats being those of `draw_setups`."""
@@ -141,7 +141,7 @@ def draw_setups(
     games: int,
     max_opening_moves: int,
     seed: int,
-    only_sound_openings: Solution | None = None,
+    only_sound_openings: ExactValues | None = None,
 ) -> list[Setup]:
     """Openings of 0 to `max_opening_moves` random moves, each for two games with the seats swapped.
 
@@ -170,7 +170,7 @@ def _draw_pair(
     max_moves: int,
     rng: np.random.Generator,
     taken: set[str],
-    solution: Solution | None,
+    solution: ExactValues | None,
 ) -> tuple[pyspiel.State, pyspiel.State]:
     """Openings for the first player in seat 0 and in seat 1, the same one if possible."""
 
@@ -194,7 +194,7 @@ def _draw_pair(
     return initial, initial
 
 
-def is_lost(solution: Solution, state: pyspiel.State, seat: int) -> bool:
+def is_lost(solution: ExactValues, state: pyspiel.State, seat: int) -> bool:
     """Whether the rewards still to come are below 0 for `seat` under best play."""
     value = solution.value(state)
     return (value if seat == state.current_player() else -value) < -TOLERANCE

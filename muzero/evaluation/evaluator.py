@@ -7,6 +7,7 @@ from typing import Any
 import pyspiel
 
 from muzero.evaluation.arena import is_lost, opening_state, play_match, write_records
+from muzero.evaluation.connect_four import ConnectFourSolver, is_connect_four
 from muzero.evaluation.exact import exhaustive as play_exhaustively
 from muzero.evaluation.exact import require_solution
 from muzero.evaluation.players import PerfectPlayer, Player, RandomPlayer, RolloutPlayer
@@ -25,12 +26,14 @@ def make_opponent(
         load_run: Makes a player of a run folder.
 
     Raises:
-        ValueError: There is no such opponent, or the game is too large for `perfect`.
+        ValueError: There is no such opponent, or the game is too large for `perfect` (connect four: its solver is missing).
     """
     kind, _, argument = name.partition(":")
     if name == "random":
         return RandomPlayer()
     if name == "perfect":
+        if is_connect_four(game):
+            return PerfectPlayer(ConnectFourSolver(f"{_SETTING}: perfect"))
         return PerfectPlayer(require_solution(game, f"{_SETTING}: perfect"))
     if kind == "rollout":
         if not (argument.isascii() and argument.isdigit() and int(argument) > 0):

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import pyspiel
 
@@ -25,6 +25,18 @@ _QUERY_SIZE = 4_096
 def position_key(state: pyspiel.State) -> str:
     """Names a position, whatever moves led to it."""
     return f"{state.current_player()}|{state}"
+
+
+class ExactValues(Protocol):
+    """Knows the value of every position of a game, and the best moves there."""
+
+    def value(self, state: pyspiel.State) -> float:
+        """Rewards still to come under best play, seen by the player to move."""
+        ...
+
+    def optimal_actions(self, state: pyspiel.State) -> list[int]:
+        """The best legal actions, all of which keep the value of the position."""
+        ...
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import pyspiel
 from mcts.base import BoolArray
 from muzero.envs.open_spiel_frames import OpenSpielFrames
 from muzero.evaluation.agent import BatchedAgent
-from muzero.evaluation.exact import Solution
+from muzero.evaluation.exact import ExactValues
 
 # Streams of one game must differ; 0 is not used, since a seed sequence ignores trailing zeros.
 _PLAYER_STREAM, _EVALUATOR_STREAM = 1, 2
@@ -47,11 +47,11 @@ class RandomPlayer:
 
 
 class PerfectPlayer:
-    """Any of the moves that keep the value of the game, all alike."""
+    """Any of the best moves, all alike."""
 
     num_frames = 1
 
-    def __init__(self, solution: Solution) -> None:
+    def __init__(self, solution: ExactValues) -> None:
         self.solution = solution
 
     def select(self, states: Sequence[pyspiel.State], seeds: Sequence[int]) -> list[int]:

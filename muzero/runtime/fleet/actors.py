@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import threading
 import time
 import traceback
@@ -42,6 +43,7 @@ from muzero.runtime.fleet.training import Snapshot, Training
 from muzero.runtime.fleet.worker import SearchWorker
 
 _EVALUATOR_NICENESS = 10
+_SWITCH_SECONDS = 2e-4
 CONTROL = "control"
 
 
@@ -114,6 +116,8 @@ class LearnerActor(Actor):
 
     def __init__(self, config: Config, incarnation: int, seconds: float) -> None:
         _prepare_process(config)
+        # Loaders and learner share the interpreter: by default one may keep it from the other for 5 ms, half a small step.
+        sys.setswitchinterval(_SWITCH_SECONDS)
         self._links = LearnerRayLinks(seconds)
         self._training = Training(config, incarnation, self._links)
 

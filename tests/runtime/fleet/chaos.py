@@ -56,16 +56,23 @@ class Hand(threading.Thread):
         super().__init__(name="hand", daemon=True)
         self._runtime, self._steps = runtime, list(steps)
         self._ended = threading.Event()
+        self._failure: BaseException | None = None
 
     def run(self) -> None:
-        while self._steps and not self._ended.is_set():
-            if self._steps[0](self._runtime):
-                self._steps.pop(0)
-            time.sleep(0.02)
+        try:
+            while self._steps and not self._ended.is_set():
+                if self._steps[0](self._runtime):
+                    self._steps.pop(0)
+                time.sleep(0.02)
+        except BaseException as failure:
+            self._failure = failure
+            self._runtime.stop_after(0)
 
     def assert_done(self) -> None:
         self._ended.set()
         self.join(5.0)
+        if self._failure is not None:
+            raise self._failure
         assert not self._steps, f"{len(self._steps)} steps were never done"
 
 

@@ -2,17 +2,21 @@
 
 import errno
 import os
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
 from muzero.metrics import read_rows
 from muzero.runtime.controller import replay_decisions
 from tests.runtime.fleet.chaos import Hand, back, end_in, kill, make, members
-from tests.runtime.fleet.test_ray_failures import assert_accounted, pytestmark  # noqa: F401
+from tests.runtime.fleet.test_ray_failures import ENDLESS, assert_accounted, pytestmark  # noqa: F401
 
 slow = pytest.mark.slow
+RAY = Path(sys.executable).with_name("ray")
 
 
 @slow
@@ -59,45 +63,72 @@ def test_a_node_with_workers_is_lost_and_another_joins(tmp_path):
         initialize_head=True,
         head_node_args={"num_cpus": 2, "include_dashboard": False},
     )
+    joined: list[subprocess.Popen[bytes]] = []
     try:
         second = cluster.add_node(num_cpus=1)
         cluster.wait_for_nodes()
         runtime = make(
             tmp_path / "run",
-            "learner.num_steps=1500",
+            *ENDLESS,
             f"runtime.address={cluster.address}",
             "runtime.controller_seconds=1",
             "runtime.deadline_seconds=30",
         )
         assert len(runtime.members) == 0
-        done: list[str] = []
 
         def lose_node(run) -> bool:
             if run.learner_step < 100 or len(members(run, "search worker")) < 2:
                 return False
             cluster.remove_node(second, allow_graceful=False)
-            done.append("lost")
             return True
 
         def add_node(run) -> bool:
-            if run.learner_step < 300:
-                return False
-            cluster.add_node(num_cpus=1)
+            command = ["start", f"--address={cluster.address}", "--num-cpus=1", "--block"]
+            joined.append(subprocess.Popen([str(RAY), *command], start_new_session=True))
             return True
+
+        def shrunk(run) -> bool:
+            return len(members(run, "search worker")) == 1
 
         def grown(run) -> bool:
             return len(members(run, "search worker")) == 2
 
-        hand = Hand(runtime, [lose_node, add_node, grown])
+        hand = Hand(runtime, [lose_node, shrunk, add_node, grown, end_in(50)])
         hand.start()
         runtime.train()
         hand.assert_done()
-        assert runtime.learner_step == 1500
         assert_accounted(runtime)
     finally:
         if ray.is_initialized():
             ray.shutdown()
+        for process in joined:
+            process.terminate()
+            process.wait(60)
         cluster.shutdown()
+
+
+@slow
+def test_a_cluster_that_happens_to_run_here_is_left_alone(tmp_path, monkeypatch):
+    import ray
+    from ray.cluster_utils import Cluster as RayCluster
+
+    foreign = RayCluster(
+        initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False}
+    )
+    try:
+        monkeypatch.setenv("RAY_ADDRESS", foreign.address)
+        runtime = make(tmp_path / "run", "learner.num_steps=50")
+        assert ray.get_runtime_context().gcs_address != foreign.address
+        runtime.train()
+        assert runtime.learner_step == 50
+        assert not ray.is_initialized()
+        ray.init(address=foreign.address, log_to_driver=False)
+        assert len(ray.nodes()) == 1  # it lives, and nobody has joined it
+        assert ray.available_resources()["CPU"] == 1.0
+    finally:
+        if ray.is_initialized():
+            ray.shutdown()
+        foreign.shutdown()
 
 
 @slow

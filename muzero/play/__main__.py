@@ -1,0 +1,112 @@
+"""`muzero-play`: play against a run's agent, or watch it, in the terminal or on a page."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from omegaconf import MISSING
+
+from muzero.config.arguments import run_command
+
+if TYPE_CHECKING:
+    from muzero.play.session import Session
+
+
+@dataclass(kw_only=True, slots=True)
+class PlayArguments:
+    """Play a run's agent, in the terminal or on a page, and look into its search."""
+
+    run: str = MISSING
+    """Run folder, of one of OpenSpiel's board games."""
+    web: bool = False
+    """Serve a page instead of playing in the terminal."""
+    host: str = "127.0.0.1"
+    """`web`: address to listen on; there is no password, so leave it on this machine unless everybody who can reach it may play."""
+    port: int = 8600
+    """`web`: port; 0 takes a free one."""
+    side: str = "first"
+    """Whom you play: `first`, `second`, `both`, or `watch`, where the agent plays by itself."""
+    simulations: int | None = None
+    """Simulations per move; null takes the run's setting."""
+    checkpoint: str = "newest"
+    """`newest`, or `best`: the one that did best in training's evaluations."""
+    step: int | None = None
+    """Learner step of the checkpoint; null leaves it to `checkpoint`."""
+    time_limit: float = 30.0
+    """Seconds per search; one that takes longer ends with the simulations it has made."""
+    chance_seed: int = 0
+    """Seed of chance's moves, in games that have some."""
+    threads: int = 1
+    """CPU threads of torch."""
+
+
+def main() -> None:
+    """Entry point of the command."""
+    run_command(play, PlayArguments, program="muzero-play")
+
+
+def play(arguments: PlayArguments, overrides: list[str]) -> None:
+    """Play until the person quits."""
+    from muzero.config.schema import OpenSpielConfig  # torch takes seconds, and `--help` should not
+    from muzero.config.store import load_config
+    from muzero.config.validate import check
+    from muzero.play.analyst import Analyst, RunCheckpoints
+    from muzero.play.session import Session
+    from muzero.runtime.build import Builder, configure_torch
+    from muzero.runtime.players import open_checkpoint
+
+    if arguments.checkpoint not in ("newest", "best"):
+        raise ValueError(
+            f"checkpoint={arguments.checkpoint!r} must be newest or best; step=... takes one by its learner step"
+        )
+    if arguments.step is not None and arguments.checkpoint == "best":
+        raise ValueError(
+            f"step={arguments.step} and checkpoint=best name two checkpoints; give one"
+        )
+    configure_torch(arguments.threads)
+    run_dir = Path(arguments.run)
+    config = load_config(run_dir, overrides)
+    if not isinstance(config.env, OpenSpielConfig):
+        raise ValueError(
+            f"run={run_dir} is of env.kind={config.env.kind}; only OpenSpiel's games can be played: "
+            "muzero-evaluate runs an agent through episodes of others"
+        )
+    # Neither is of any use here, and search.dynamics=rules, which goes with neither, has to suit every run.
+    config.reanalyze.fresh_fraction, config.search.pipelined = 0.0, False
+    check(config)
+    best = arguments.checkpoint == "best"
+    step = open_checkpoint(run_dir, arguments.step, best=best).step
+    simulations = arguments.simulations
+    if simulations is None:
+        simulations = config.evaluation.num_simulations or config.search.num_simulations
+    analyst = Analyst(Builder.of(config), RunCheckpoints(run_dir), time_limit=arguments.time_limit)
+    session = Session(
+        analyst,
+        config.env,
+        side=arguments.side,
+        step=step,
+        num_simulations=simulations,
+        seed=arguments.chance_seed,
+    )
+    print(f"{config.env.name}, learner step {step}, {simulations} simulations per move", flush=True)
+    try:
+        if arguments.web:
+            _serve(session, arguments.host, arguments.port)
+        else:
+            from muzero.play.terminal import Terminal
+
+            Terminal(session).run()
+    except KeyboardInterrupt:
+        print()
+
+
+def _serve(session: "Session", host: str, port: int) -> None:
+    from muzero.play.web import PlayServer
+
+    with PlayServer(session, host, port) as server:
+        print(f"play at {server.url} (Ctrl-C ends)", flush=True)
+        server.serve_forever()
+
+
+if __name__ == "__main__":
+    main()
