@@ -1,8 +1,8 @@
 """Writes the connect four positions that muzero-evaluate positions=builtin takes: 100 of each of three stages, with exact scores.
 
-A game is played from the empty board, each move being, by even chance, any legal one or any of the best; it stops at a
-number of stones drawn for the stage. Kept are positions at which some moves throw the result away and others do not, so that
-every one of them can be got wrong, and none that equals or mirrors an earlier one.
+Random moves are played from the empty board up to a number of stones drawn for the stage. Kept are positions at which some
+moves throw the result away and others do not, so that every one of them can be got wrong, and none that equals or mirrors
+an earlier one.
 
 Run: python scripts/make_connect4_positions.py [--check]   (needs the extra `solver`; some seconds)
 """
@@ -17,7 +17,6 @@ from muzero.evaluation.positions import BUILTIN, STAGES
 
 SEED = 2024
 POSITIONS = 100
-BEST_FRACTION = 0.5
 
 
 def make_stage(name: str, solver: ConnectFourSolver) -> str:
@@ -28,7 +27,7 @@ def make_stage(name: str, solver: ConnectFourSolver) -> str:
     taken: set[str] = set()
     lines: list[str] = []
     while len(lines) < POSITIONS:
-        state = _play(game, int(rng.integers(fewest, most + 1)), rng, solver)
+        state = _play(game, int(rng.integers(fewest, most + 1)), rng)
         if state is None or str(state) in taken:
             continue
         scores = solver.action_scores(state).values()
@@ -40,15 +39,11 @@ def make_stage(name: str, solver: ConnectFourSolver) -> str:
     return "".join(lines)
 
 
-def _play(
-    game: pyspiel.Game, num_stones: int, rng: np.random.Generator, solver: ConnectFourSolver
-) -> pyspiel.State | None:
+def _play(game: pyspiel.Game, num_stones: int, rng: np.random.Generator) -> pyspiel.State | None:
     """A position of `num_stones` stones, or None if the game ended before."""
     state = game.new_initial_state()
     while state.move_number() < num_stones:
-        plays_best = rng.random() < BEST_FRACTION
-        actions = solver.optimal_actions(state) if plays_best else state.legal_actions()
-        state.apply_action(int(rng.choice(actions)))
+        state.apply_action(int(rng.choice(state.legal_actions())))
         if state.is_terminal():
             return None
     return state

@@ -16,7 +16,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
 from socketserver import BaseServer
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl
 
 from muzero.play.api import READS, WRITES, Fields
 from muzero.play.refusal import Refusal
@@ -148,17 +148,17 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, *, reads: bool) -> None:
         try:
             self._check_sender()
-            address = urlsplit(self.path)
-            if reads and address.path == "/":
+            path, _, query = self.path.partition("?")
+            if reads and path == "/":
                 self._send(200, self._play_server.page, "text/html; charset=utf-8")
                 return
-            name = address.path.removeprefix("/api/")
+            name = path.removeprefix("/api/") if path.startswith("/api/") else ""
             handler = (READS if reads else WRITES).get(name)
-            if handler is None or not address.path.startswith("/api/"):
-                if address.path.startswith("/api/") and name in (WRITES if reads else READS):
+            if handler is None:
+                if name in (WRITES if reads else READS):
                     raise Refusal("wrong_method", f"/api/{name} takes {'POST' if reads else 'GET'}")
                 raise Refusal("unknown", "there is nothing at this address")
-            values = _query(address.query) if reads else self._body()
+            values = _query(query) if reads else self._body()
             answer = handler(self._play_server.session, Fields(values))
             body = json.dumps(answer, allow_nan=False).encode()
         except Refusal as refusal:

@@ -142,7 +142,9 @@ def test_losses_are_what_a_move_gave_away():
     session.new_game(session.version, [0, 3, 1, 4, 2])
     for ply in range(5):
         analysis = session.analyse(session.version, ply)
-        session.positions[ply].analysis = replace(analysis, best_value=(0.0, 0.1, 0.8, -0.9, 1.0)[ply])
+        session.positions[ply].analysis = replace(
+            analysis, best_value=(0.0, 0.1, 0.8, -0.9, 1.0)[ply]
+        )
     gamma = session.analyst.discount
     expected = [
         0.0 - gamma * -0.1,

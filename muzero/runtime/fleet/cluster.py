@@ -59,6 +59,8 @@ class Cluster:
             os.environ.setdefault(name, value)
         if config.address is None:
             # Ray protects a new cluster by a token, and tells so at each start; this one need not be kept in a file.
+            # Ray keeps the history of 100,000 calls for its dashboard, in memory that grows for an hour.
+            os.environ.setdefault("RAY_task_events_report_interval_ms", "0")
             # Ray's helper processes hold out so long for a cluster that was killed, before they end.
             os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", "20")
             os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))

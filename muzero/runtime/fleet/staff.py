@@ -56,7 +56,7 @@ class Staff:
         self._on_learner_rewound = on_learner_rewound
         self._on_member_lost = on_member_lost
         self._hiring = Hiring(config, run_dir, cluster)
-        self.num_workers = self._hiring.first_workers
+        self.num_workers = self._most_workers = self._hiring.first_workers
         self.crew = Crew(
             self._hiring.make,
             on_ready=self._on_ready,
@@ -107,6 +107,16 @@ class Staff:
     def most_workers(self) -> int:
         """Workers that the live nodes have room for."""
         return self._hiring.most_workers()
+
+    def wanted_workers(self, decided: int) -> int:
+        """Workers to have when the controller wishes for `decided`: the cores of a node that joins are used at once."""
+        most = self._hiring.most_workers()
+        joined, self._most_workers = most - self._most_workers, most
+        if self._runtime.num_workers != "auto":
+            return most
+        if joined > 0:
+            decided = max(decided, self.num_workers + joined)
+        return max(1, min(decided, most))
 
     def set_workers(self, count: int) -> None:
         """Have so many workers: new ones are made, the last ones end once they have no lease."""

@@ -1,6 +1,5 @@
 """The supervisor of a fleet: grants leases, keeps the limiter, watches, decides, saves."""
 
-import json
 import logging
 import time
 import uuid
@@ -16,7 +15,6 @@ from muzero.config.schema import Config
 from muzero.metrics import MetricsLogger
 from muzero.progress import Progress
 from muzero.runtime.build import Builder, configure_torch
-from muzero.runtime.controller import Controller, record, start_record
 from muzero.runtime.fleet.cluster import Cluster, store_bytes
 from muzero.runtime.fleet.crew import Member
 from muzero.runtime.fleet.hiring import LEARNER, SHARD, WORKER
@@ -27,6 +25,7 @@ from muzero.runtime.fleet.messages import LearnerStatus, Lease, LeaseReport, Sha
 from muzero.runtime.fleet.report import FleetReporter
 from muzero.runtime.fleet.saving import Saver
 from muzero.runtime.fleet.staff import Staff
+from muzero.runtime.fleet.steering import Steering
 from muzero.runtime.fleet.watchdog import Watchdog
 from muzero.runtime.memory import available_memory, memory_need
 from muzero.runtime.signals import GracefulStop
@@ -67,7 +66,6 @@ class FleetRuntime:
         self._sampled_before = 0  # when that incarnation began
         self._lease_number = 0
         self._progress: Progress | None = None
-        self._controlled_at = time.monotonic()
         self._is_blocked = False
         builder = Builder.of(config)
         weights = sum(p.numel() * 4 for p in builder.network().parameters())
@@ -115,12 +113,6 @@ class FleetRuntime:
         )
         self._crew = self._staff.crew
         self._limiter.resize(LEASES_AHEAD * self._staff.num_workers)
-        self._controller = Controller(
-            max_workers=max(1, self._staff.most_workers()),
-            reanalyzes=reanalyzes,
-            prefetch=runtime.prefetch,
-            max_prefetch=max(16, runtime.prefetch),
-        )
         self._reporter = FleetReporter(
             config, MetricsLogger(self.run_dir, config.logger), self._leasing
         )
@@ -135,11 +127,13 @@ class FleetRuntime:
             on_status=self._note_status,
             on_freshness=self._note_freshness,
         )
+        self._steering = Steering(
+            config, self.run_dir, self._cluster, self._staff, self._leasing, self._reporter
+        )
         self._watchdog = Watchdog(runtime.watchdog_seconds)
         if checkpoint is not None:
             self._restore(checkpoint)
-        self._decisions = open(self.run_dir / "controller.jsonl", "a")  # noqa: SIM115
-        self._write_decision(start_record(self._controller))
+        self._steering.begin()
 
     @property
     def learner_step(self) -> int:
@@ -209,7 +203,7 @@ class FleetRuntime:
         finally:
             self._crew.close()
             self._reporter.close()
-            self._decisions.close()
+            self._steering.close()
             self._cluster.close()
 
     def _turn(self, *, grants: bool = True) -> None:
@@ -226,9 +220,8 @@ class FleetRuntime:
             now - before, workers=len(workers), idle=idle, blocked=self._is_blocked
         )
         self._saver.poll()
-        if grants and now - self._controlled_at >= self._runtime.controller_seconds:
-            self._controlled_at = now
-            self._control()
+        if grants:
+            self._steering.steer(now)
         self._watchdog.check(now, self._progress_made, self._account_of_waits)
 
     def _grant(self) -> None:
@@ -315,30 +308,6 @@ class FleetRuntime:
         if self._progress is not None:
             self._progress.update(row, force=evaluation is not None)
 
-    def _control(self) -> None:
-        """Let the controller decide, and do what it decided."""
-        if not self._crew.serving(WORKER) or self._crew.get(LEARNER) is None:
-            return
-        perceived = self._reporter.perceive(
-            workers=len(self._crew.serving(WORKER)),
-            num_cpus=self._cluster.num_cpus,
-            memory_fraction=psutil.virtual_memory().percent / 100.0,
-        )
-        decision = self._controller.decide(perceived)
-        self._write_decision(record(perceived, decision))
-        self._leasing.selfplay_share = decision.selfplay_share
-        learner = self._crew.get(LEARNER)
-        if learner is not None:
-            tuned = learner.actor.tune.remote(decision.prefetch, decision.assembly_threads)
-            self._crew.call(learner, "tune its loader", tuned, lambda _: None)
-        most = self._staff.most_workers()
-        wanted = most if self._runtime.num_workers != "auto" else min(decision.num_workers, most)
-        grown = most > self._staff.num_workers and self._runtime.num_workers == "auto"
-        count = max(1, most if grown else wanted)
-        if count != self._staff.num_workers or len(self._crew.all(WORKER)) > count:
-            self._staff.set_workers(count)
-            self._limiter.resize(LEASES_AHEAD * count)
-
     def _note_learner_done(self, step: int) -> None:
         self._learner_step = step
         self._is_learning = False
@@ -383,7 +352,7 @@ class FleetRuntime:
             "leasing": self._leasing.state(),
             "confirmed": {str(index): n for index, n in self._staff.confirmed.items()},
             "reporter": self._reporter.state(),
-            "controller": self._controller.state(),
+            "controller": self._steering.state(),
         }
 
     def _restore(self, checkpoint: Checkpoint) -> None:
@@ -392,7 +361,7 @@ class FleetRuntime:
         saved = {int(index): int(count) for index, count in state["confirmed"].items()}
         self._staff.saved_confirmed = saved
         self._reporter.restore(state["reporter"], checkpoint.step)
-        self._controller.restore(state["controller"])
+        self._steering.restore(state["controller"])
         self._saver.restore(state["saver"])
         self._sampled_before = self._limiter.samples
 
@@ -411,10 +380,6 @@ class FleetRuntime:
             f"learner step {self.learner_step}; {limiter.inserts} positions inserted, {limiter.reserved} reserved, "
             f"{limiter.samples} sampled of {limiter.allowance} allowed, {limiter.held} held; roles: {roles}"
         )
-
-    def _write_decision(self, row: dict[str, Any]) -> None:
-        self._decisions.write(json.dumps(row) + "\n")
-        self._decisions.flush()
 
     def _tell(self, text: str) -> None:
         logger.info("%s", text)  # the console's handler prints above the live display
