@@ -1,13 +1,14 @@
 """Writes the connect four positions that muzero-evaluate positions=builtin takes: 100 of each of three stages, with exact scores.
 
-Random moves are played from the empty board up to a number of stones drawn for the stage. Kept are positions at which some
-moves throw the result away and others do not, so that every one of them can be got wrong, and none that equals or mirrors
-an earlier one.
+Random moves are played from the empty board up to a number of stones drawn for the stage. 70 of 100 positions can be got
+wrong: some moves throw the result away and others do not. The other 30 are lost, with moves that lose later than others. None
+equals or mirrors an earlier one.
 
 Run: python scripts/make_connect4_positions.py [--check]   (needs the extra `solver`; some seconds)
 """
 
 import sys
+from collections.abc import Collection
 
 import numpy as np
 import pyspiel
@@ -16,7 +17,7 @@ from muzero.evaluation.connect_four import COLUMNS, ConnectFourSolver
 from muzero.evaluation.positions import BUILTIN, STAGES
 
 SEED = 2024
-POSITIONS = 100
+OPEN, LOST = 70, 30
 
 
 def make_stage(name: str, solver: ConnectFourSolver) -> str:
@@ -26,17 +27,25 @@ def make_stage(name: str, solver: ConnectFourSolver) -> str:
     game = pyspiel.load_game("connect_four")
     taken: set[str] = set()
     lines: list[str] = []
-    while len(lines) < POSITIONS:
+    left = {"open": OPEN, "lost": LOST}
+    while any(left.values()):
         state = _play(game, int(rng.integers(fewest, most + 1)), rng)
         if state is None or str(state) in taken:
             continue
         scores = solver.action_scores(state).values()
-        if len({np.sign(score) for score in scores}) < 2:
+        kind = "lost" if max(scores) < 0 else "open"
+        if left[kind] == 0 or not _differ(scores, kind):
             continue
+        left[kind] -= 1
         taken |= {str(state), _mirrored(str(state))}
         moves = "".join(str(column + 1) for column in state.history())
         lines.append(f"{moves} {max(scores)}\n")
     return "".join(lines)
+
+
+def _differ(scores: Collection[int], kind: str) -> bool:
+    """Whether moves differ: in the result, or, where all of them lose, in the score."""
+    return len(set(scores) if kind == "lost" else {np.sign(score) for score in scores}) > 1
 
 
 def _play(game: pyspiel.Game, num_stones: int, rng: np.random.Generator) -> pyspiel.State | None:

@@ -53,6 +53,7 @@ def test_every_module_has_its_layer() -> None:
         ("muzero.train", ["torch", "numba", "ray", "gymnasium", "pyspiel"]),
         ("muzero.evaluate", ["torch", "numba", "ray", "gymnasium", "pyspiel"]),
         ("muzero.inspect_run", ["torch", "numba", "ray", "gymnasium", "pyspiel"]),
+        ("muzero.play.__main__", ["torch", "numba", "ray", "gymnasium", "pyspiel"]),
         ("muzero.check_environment", ["torch", "numba", "ray", "gymnasium", "pyspiel"]),
         ("muzero.runtime.local", ["ray"]),
         ("mcts", ["torch", "ray", "hydra", "gymnasium", "pyspiel"]),

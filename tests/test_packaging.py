@@ -54,6 +54,7 @@ def test_what_is_in_the_wheel(wheel: Path) -> None:
         f"muzero/evaluation/connect_four_positions/{n}.txt" for n in ("begin", "middle", "end")
     }
     assert stages <= names
+    assert "muzero/play/page/index.html" in names
     assert {"muzero/py.typed", "mcts/py.typed", "reanalyze/py.typed"} <= names
     tops = {name.partition("/")[0] for name in names}
     assert {top for top in tops if not top.endswith(".dist-info")} == {
@@ -72,7 +73,7 @@ def test_the_wheel_uses_its_own_files(python: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["muzero-train", "muzero-evaluate", "muzero-inspect", "muzero-check-env"]
+    "command", ["muzero-train", "muzero-evaluate", "muzero-inspect", "muzero-play", "muzero-check-env"]
 )
 def test_commands_answer_to_help(python: Path, tmp_path: Path, command: str) -> None:
     assert command in execute(str(python.with_name(command)), "--help", cwd=tmp_path)

@@ -91,6 +91,7 @@ def test_commands_of_the_docs_can_be_typed(line: str, tmp_path: Path) -> None:
         module, schema = {
             "muzero-evaluate": ("muzero.evaluate", "EvaluateArguments"),
             "muzero-inspect": ("muzero.inspect_run", "InspectArguments"),
+            "muzero-play": ("muzero.play.__main__", "PlayArguments"),
         }[program]
         if "--help" not in arguments:
             parsed = getattr(importlib.import_module(module), schema)

@@ -66,7 +66,12 @@ def test_the_report_of_several_files(run_dir, files, capsys):
             assert 0.0 <= grades["mistake_rate"] <= 1.0 - grades["perfect_move_rate"]
             assert 0.0 < grades["value_error"] < 2.0
     # 99 copies of one position, and 8 of another: each kind is answered alike.
-    assert result["files"]["one.txt"]["network"]["perfect_move_rate"] * 107 in (0, 8, 99, 107)
+    assert round(result["files"]["one.txt"]["network"]["perfect_move_rate"] * 107) in (
+        0,
+        8,
+        99,
+        107,
+    )
     assert "one.txt: 107 positions" in printed
     assert "search: mistakes" in printed
     again, _ = report(run_dir, capsys, f"positions={one}", "simulations=8", "processes=2")
@@ -82,7 +87,7 @@ def test_the_rules_search_finds_a_win_at_once(run_dir, files, capsys):
     arguments = (f"positions={files[0]}", "simulations=40", "processes=1")
     result, _ = report(run_dir, capsys, *arguments, "search.dynamics=rules")
     # "434343" is won by a fourth stone in column 4, which a search with the true rules sees.
-    assert result["files"]["one.txt"]["search"]["perfect_move_rate"] * 107 >= 8
+    assert round(result["files"]["one.txt"]["search"]["perfect_move_rate"] * 107) in (8, 107)
 
 
 @pytest.mark.parametrize(
@@ -115,5 +120,5 @@ def test_a_missing_solver_names_the_extra(run_dir, monkeypatch, capsys):
 
 def test_other_games_are_refused(tmp_path, capsys):
     other = train(tmp_path / "run", "tictactoe")
-    with pytest.raises(ValueError, match="positions of connect four .* the run plays tic"):
+    with pytest.raises(ValueError, match=r"positions of connect four .* the run plays tic"):
         report(other, capsys, "positions=builtin")

@@ -52,6 +52,11 @@ class Saver:
         self.saved_step = self.evaluated_step = -1
         self.last_evaluation: dict[str, float] = {}
 
+    @property
+    def is_collecting(self) -> bool:
+        """Whether roles are being asked for their states."""
+        return self._cut is not None
+
     def begin(self, *, evaluates: bool) -> None:
         """Begin a checkpoint, and an evaluation of its weights; one at a time."""
         self._evaluates |= evaluates

@@ -161,6 +161,11 @@ class FleetRuntime:
         return dict(self._staff.confirmed)
 
     @property
+    def is_saving(self) -> bool:
+        """Whether a checkpoint is being collected."""
+        return self._saver.is_collecting
+
+    @property
     def limiter(self) -> FleetLimiter:
         """The fleet's rate limiter."""
         return self._limiter

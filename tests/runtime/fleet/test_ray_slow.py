@@ -12,8 +12,9 @@ import pytest
 
 from muzero.metrics import read_rows
 from muzero.runtime.controller import replay_decisions
+from muzero.runtime.players import open_checkpoint
 from tests.runtime.fleet.chaos import Hand, back, end_in, kill, make, members
-from tests.runtime.fleet.test_ray_failures import ENDLESS, assert_accounted, pytestmark  # noqa: F401
+from tests.runtime.fleet.test_ray_failures import ENDLESS, ROLES, assert_accounted, pytestmark  # noqa: F401
 
 slow = pytest.mark.slow
 RAY = Path(sys.executable).with_name("ray")
@@ -51,6 +52,34 @@ def test_an_inference_server_is_killed_and_the_workers_go_on(tmp_path, on_lost):
     decisions = replay_decisions(tmp_path / "run" / "controller.jsonl")
     assert len(decisions) >= 3
     assert all(decision.recorded == decision.decided for decision in decisions)
+
+
+def kill_while_saving(role: str):
+    """Kill -9 a role while its state is being collected for a checkpoint."""
+
+    def step(runtime) -> bool:
+        return runtime.is_saving and kill(role)(runtime)
+
+    return step
+
+
+def saved_anew(runtime) -> bool:
+    return len(runtime.checkpoints.steps()) >= 2
+
+
+@slow
+@pytest.mark.parametrize("role", ROLES)
+def test_a_role_is_killed_as_soon_as_it_works_and_while_a_checkpoint_is_made(tmp_path, role):
+    runtime = make(tmp_path / "run", *ENDLESS, "runtime.checkpoint_interval=50")
+    steps = [kill(role), back(role), saved_anew, kill_while_saving(role), back(role, incarnation=2)]
+    hand = Hand(runtime, [*steps, end_in(100)])
+    hand.start()
+    runtime.train()
+    hand.assert_done()
+    assert_accounted(runtime)
+    assert runtime.account.lost == 0
+    checkpoint = open_checkpoint(tmp_path / "run")  # verifies every file
+    assert checkpoint.step == runtime.learner_step
 
 
 @slow
@@ -105,6 +134,54 @@ def test_a_node_with_workers_is_lost_and_another_joins(tmp_path):
             process.terminate()
             process.wait(60)
         cluster.shutdown()
+
+
+@slow
+def test_workers_of_other_nodes_ask_a_server_by_calls(tmp_path):
+    """Three nodes, one server: whoever is not on its node cannot share memory with it."""
+    import ray
+    from ray.cluster_utils import Cluster as RayCluster
+
+    cluster = RayCluster(
+        initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False}
+    )
+    try:
+        for _ in range(2):
+            cluster.add_node(num_cpus=1)
+        cluster.wait_for_nodes()
+        runtime = make(
+            tmp_path / "run",
+            *ENDLESS,
+            f"runtime.address={cluster.address}",
+            "runtime.inference=central",
+        )
+
+        def all_work(run) -> bool:
+            nodes = {actor["NodeID"] for actor in _actors("WorkerActor")}
+            return len(members(run, "search worker")) == 2 and len(nodes) == 2
+
+        hand = Hand(runtime, [all_work, end_in(300)])
+        hand.start()
+        runtime.train()
+        hand.assert_done()
+        assert_accounted(runtime)
+        last = read_rows(tmp_path / "run" / "metrics.jsonl")[-1]
+        assert last["inference/clients"] == 4
+        assert last["fleet/local_inference_fraction"] == 0.0
+    finally:
+        if ray.is_initialized():
+            ray.shutdown()
+        cluster.shutdown()
+
+
+def _actors(name: str) -> list[dict[str, str]]:
+    from ray._private.state import actors
+
+    found = []
+    for actor in actors().values():
+        if actor["ActorClassName"] == name and actor["State"] == "ALIVE":
+            found.append({"NodeID": actor["Address"]["NodeID"]})
+    return found
 
 
 @slow
