@@ -1,6 +1,7 @@
 """`muzero-evaluate`: how strong is a run's agent?"""
 
 import json
+import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import MISSING
 
 from muzero.config.arguments import run_command
+from muzero.evaluate_ladder import LadderArguments, ladder
 from muzero.evaluate_positions import evaluate_at_positions, position_files
 
 if TYPE_CHECKING:
@@ -21,7 +23,7 @@ _FRESH_SEED = 1  # for a checkpoint that training's own evaluations have picked
 
 @dataclass(kw_only=True, slots=True)
 class EvaluateArguments:
-    """Play a run's agent against an opponent, or through episodes, and report."""
+    """Play a run's agent against an opponent, or through episodes, and report; `muzero-evaluate ladder run=...` rates checkpoints."""
 
     run: str = MISSING
     """Run folder."""
@@ -50,8 +52,13 @@ class EvaluateArguments:
 
 
 def main() -> None:
-    """Entry point of the command."""
-    run_command(evaluate, EvaluateArguments, program="muzero-evaluate")
+    """Entry point of the command, and of `muzero-evaluate ladder`."""
+    if sys.argv[1:2] == ["ladder"]:
+        run_command(
+            ladder, LadderArguments, program="muzero-evaluate ladder", arguments=sys.argv[2:]
+        )
+    else:
+        run_command(evaluate, EvaluateArguments, program="muzero-evaluate")
 
 
 def evaluate(arguments: EvaluateArguments, overrides: list[str]) -> None:
@@ -201,9 +208,17 @@ def describe(report: dict[str, Any]) -> str:
             f"{report['episodes']} episodes: mean {report['mean']:.2f}, std {report['std']:.2f}, "
             f"min {report['min']:.2f}, IQM {report['iqm']:.2f}"
         )
+    results = ", ".join(
+        f"{report[counts]} {word} [{{:.2f}}, {{:.2f}}]".format(*report[f"{rate}_rate_interval"])
+        for counts, word, rate in (
+            ("wins", "won", "win"),
+            ("draws", "drawn", "draw"),
+            ("losses", "lost", "loss"),
+        )
+    )
     line = (
-        f"against {report['opponent']}: {report['wins']} won, {report['draws']} drawn, "
-        f"{report['losses']} lost of {report['games']} different games ({report['duplicate_games']} duplicates left out)"
+        f"against {report['opponent']}: {results} of {report['games']} different games "
+        f"({report['duplicate_games']} duplicates left out; in brackets 95 % intervals of the shares)"
     )
     if "losing_lines" in report:
         line += (

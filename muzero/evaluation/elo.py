@@ -142,7 +142,7 @@ def _checked(names: Sequence[str], points: npt.ArrayLike) -> RealArray:
 
 
 def _require_links(names: Sequence[str], games: RealArray, root: int) -> None:
-    far = [names[i] for i in np.flatnonzero(~_reached(games > 0.0, root))]
+    far = [names[i] for i in np.flatnonzero(~_reached(games > 0.0, root)).tolist()]
     if far:
         raise ValueError(
             f"no games link {', '.join(far)} to the anchor {names[root]}, so they cannot be rated on one scale"
@@ -155,7 +155,7 @@ def _require_finite(names: Sequence[str], table: RealArray, root: int) -> None:
     far = np.flatnonzero(~(_reached(took, root) & _reached(took.T, root)))
     if len(far):
         raise ValueError(
-            f"{', '.join(names[i] for i in far)}: all games against the others were won, or all lost, so that no finite "
+            f"{', '.join(names[i] for i in far.tolist())}: all games against the others were won, or all lost, so that no finite "
             "rating is the most likely; prior_draws=1 makes it finite"
         )
 

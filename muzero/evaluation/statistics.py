@@ -62,14 +62,12 @@ def bootstrap_interval(
 
 
 def tally(scores: Sequence[float]) -> dict[str, Any]:
-    """Games won (score above 0), drawn and lost, with the 95 % Wilson interval of the share of wins."""
-    wins = sum(score > 0 for score in scores)
+    """Games won (score above 0), drawn and lost, and the share of each with its 95 % Wilson interval."""
+    games, wins = len(scores), sum(score > 0 for score in scores)
     losses = sum(score < 0 for score in scores)
-    return {
-        "games": len(scores),
-        "wins": wins,
-        "draws": len(scores) - wins - losses,
-        "losses": losses,
-        "win_rate": wins / len(scores) if scores else None,
-        "win_rate_interval": list(wilson_interval(wins, len(scores))),
-    }
+    counts = {"wins": wins, "draws": games - wins - losses, "losses": losses}
+    report: dict[str, Any] = {"games": games, **counts}
+    for name, count in zip(("win", "draw", "loss"), counts.values(), strict=True):
+        report[f"{name}_rate"] = count / games if games else None
+        report[f"{name}_rate_interval"] = list(wilson_interval(count, games))
+    return report

@@ -51,6 +51,7 @@ def play(arguments: PlayArguments, overrides: list[str]) -> None:
     from muzero.config.store import load_config
     from muzero.config.validate import check
     from muzero.play.analyst import Analyst, RunCheckpoints
+    from muzero.play.refusal import Refusal
     from muzero.play.session import Session
     from muzero.runtime.build import Builder, configure_torch
     from muzero.runtime.players import open_checkpoint
@@ -74,20 +75,26 @@ def play(arguments: PlayArguments, overrides: list[str]) -> None:
     # Neither is of any use here, and search.dynamics=rules, which goes with neither, has to suit every run.
     config.reanalyze.fresh_fraction, config.search.pipelined = 0.0, False
     check(config)
-    best = arguments.checkpoint == "best"
-    step = open_checkpoint(run_dir, arguments.step, best=best).step
+    step = arguments.step
+    if step is None:
+        step = open_checkpoint(run_dir, best=arguments.checkpoint == "best").step
     simulations = arguments.simulations
-    if simulations is None:
+    if (
+        simulations is None
+    ):  # evaluation may have none at all, and then there is no search to look into
         simulations = config.evaluation.num_simulations or config.search.num_simulations
     analyst = Analyst(Builder.of(config), RunCheckpoints(run_dir), time_limit=arguments.time_limit)
-    session = Session(
-        analyst,
-        config.env,
-        side=arguments.side,
-        step=step,
-        num_simulations=simulations,
-        seed=arguments.chance_seed,
-    )
+    try:
+        session = Session(
+            analyst,
+            config.env,
+            side=arguments.side,
+            step=step,
+            num_simulations=simulations,
+            seed=arguments.chance_seed,
+        )
+    except Refusal as refusal:  # here a setting, not a click
+        raise ValueError(str(refusal)) from refusal
     print(f"{config.env.name}, learner step {step}, {simulations} simulations per move", flush=True)
     try:
         if arguments.web:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from mcts import Search
 from mcts.base import ROOT_INDEX, Selection
-from muzero.checkpoint import CheckpointManager
+from muzero.checkpoint import CheckpointError, CheckpointManager
 from muzero.envs.states import State
 from muzero.evaluation.players import AgentPlayer
 from muzero.inference.rules import SearchModel, plant_roots
@@ -201,7 +201,11 @@ class Analyst:
             return
         try:
             self._weights, _ = self.checkpoints.load(step)
-        except (ValueError, OSError) as error:  # a run that goes on removes old ones
+        except (
+            CheckpointError,
+            ValueError,
+            OSError,
+        ) as error:  # a run that goes on removes old ones
             raise Refusal("unknown", f"checkpoint {step} cannot be loaded: {error}") from error
         self._step = None  # until all have them
         for model in (self._unroller, self._model):

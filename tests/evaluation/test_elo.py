@@ -118,7 +118,7 @@ def test_finite_ratings_through_others_need_no_prior():
     assert fit(list("abc"), table, anchor="a", prior_draws=0.0).elo == pytest.approx([0, 0, 0])
     # d lost to all of them.
     table = [[0, 3, 0, 2], [0, 0, 3, 0], [3, 0, 0, 0], [0, 0, 0, 0]]
-    with pytest.raises(ValueError, match="^d: all games"):
+    with pytest.raises(ValueError, match=r"^d: all games"):
         fit(list("abcd"), table, anchor="a", prior_draws=0.0)
 
 

@@ -63,7 +63,12 @@ def test_tally_counts_signs():
     assert (report["games"], report["wins"], report["draws"], report["losses"]) == (4, 2, 1, 1)
     assert report["win_rate"] == 0.5
     assert report["win_rate_interval"] == list(wilson_interval(2, 4))
+    assert report["draw_rate"] == report["loss_rate"] == 0.25
+    assert report["draw_rate_interval"] == report["loss_rate_interval"]
+    assert report["draw_rate_interval"] == pytest.approx([0.0456, 0.6994], abs=1e-4)
 
 
 def test_tally_of_no_games_has_no_rate():
-    assert tally([])["win_rate"] is None
+    report = tally([])
+    assert report["win_rate"] is report["draw_rate"] is report["loss_rate"] is None
+    assert report["loss_rate_interval"] == [0.0, 1.0]

@@ -80,8 +80,9 @@ def test_ids_are_unique_and_all_that_the_script_asks_for_are_there(elements):
 
 def test_the_script_asks_only_for_what_the_api_has():
     asked = set(re.findall(r"\bask\(\"(\w+)\"", PAGE))
-    assert asked == set(READS)
-    assert set(re.findall(r"\bact\(\"(\w+)\"", PAGE)) == set(WRITES)
+    done = set(re.findall(r"\bact\(\"(\w+)\"", PAGE))
+    assert asked - done == set(READS)
+    assert done == set(WRITES)
 
 
 def test_everything_has_a_name(elements):

@@ -1,5 +1,6 @@
 """Who does what next: the mix of leases, their lengths, and the account of what they brought."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, NamedTuple
 
@@ -65,6 +66,8 @@ class Leasing:
         """Whether the wished share of the targets is fresh: reanalyze then rests."""
         self._nothing_stale_until = 0.0
         self._is_refused = False
+        self._directed: dict[int, int] = {}  # positions reserved for each shard so far
+        self._turn = 0
         self.totals = Totals()
         self.account = Account()
 
@@ -97,6 +100,18 @@ class Leasing:
         amount = max(1, round(self.reanalyze_rate * seconds / self._batch_size))
         self._out[REANALYZE] += 1
         return Plan(REANALYZE, amount, 0)
+
+    def choose_shard(self, kind: str, indices: Sequence[int]) -> int:
+        """The shard of the next lease: inserts go where the fewest have gone, reanalyze takes from all in turn."""
+        if kind == SELFPLAY:
+            return min(indices, key=lambda index: (self._directed.get(index, 0), index))
+        self._turn += 1
+        return indices[self._turn % len(indices)]
+
+    def note_directed(self, lease: Lease) -> None:
+        """A lease has been given, whose positions will go to its shard."""
+        index = lease.shard.index
+        self._directed[index] = self._directed.get(index, 0) + lease.reserved
 
     def done(self, report: LeaseReport, now: float) -> None:
         """A lease has ended."""

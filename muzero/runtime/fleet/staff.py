@@ -148,14 +148,7 @@ class Staff:
 
     def _fill_shard(self, member: Member) -> None:
         checkpoint, index, actor = self._newest_checkpoint(member), member.index, member.actor
-        arrays: Any = None
         since = 0
-        if checkpoint is not None:
-            arrays, meta = cut.shard_state(checkpoint, index)
-            since = meta["cut"] if meta["cut"] is not None else 0
-            actor.restore.remote(arrays, meta)  # answered in order: a failure shows in `recover`
-        # What a run that is resumed had logged behind its checkpoint was played by weights that are gone.
-        recovers = member.incarnation > 0
 
         def serve(inserted: int) -> None:
             self._settle_shard(member, inserted)
@@ -163,13 +156,18 @@ class Staff:
             self.shards[index] = ShardAddress(index, member.incarnation, actor)
             self.introduce()
 
-        self.crew.call(
-            member,
-            "restore its positions",
-            actor.recover.remote(since if recovers else None),
-            serve,
-            seconds=_RESTORE_SECONDS,
-        )
+        def recover(_: Any) -> None:
+            # What a run that is resumed had logged behind its checkpoint was played by weights that are gone.
+            inserted = actor.recover.remote(since if member.incarnation > 0 else None)
+            self._call_long(member, "read its log", inserted, serve)
+
+        if checkpoint is None:
+            recover(None)
+            return
+        arrays, meta = cut.shard_state(checkpoint, index)
+        since = meta["cut"] if meta["cut"] is not None else 0
+        restored = actor.restore.remote(arrays, meta)
+        self._call_long(member, "restore its positions", restored, recover)
 
     def _settle_shard(self, member: Member, inserted: int) -> None:
         """Compare what a shard has with what it had confirmed before: the rest is lost, and told."""
@@ -177,17 +175,15 @@ class Staff:
         known = self.confirmed.get(index)
         self.confirmed[index] = inserted
         account = self._leasing.account
-        if (
-            known is None
-        ):  # of a run that begins or is resumed: the checkpoint's shard was cut a moment earlier than the rest
+        if known is None:
+            # The run begins, or is resumed: its checkpoint's shards were cut a moment earlier than the rest.
             change = inserted - self.saved_confirmed.get(index, inserted)
             account.inserted += change
             limiter.settle(0, change)
             return
         if inserted >= known:
-            account.inserted += (
-                inserted - known
-            )  # confirmed to a worker that died before it could tell
+            # The rest was confirmed to a worker that died before it could tell.
+            account.inserted += inserted - known
             limiter.settle(0, inserted - known)
             self._tell(f"{member.name} is back with all of its positions")
         else:
@@ -203,6 +199,30 @@ class Staff:
             self._leasing.limiter.settle(0, untold)
 
     def _begin_learner(self, member: Member) -> None:
+        """Have the learner begin; one made anew with versions above any that were published, which the store knows best."""
+        store = next(iter(self.crew.serving(STORE)), None)
+        incarnation = member.incarnation
+        if member.incarnation == 0 or store is None:
+            self._run_learner(member)
+            return
+
+        def note(version: int | None) -> None:
+            self.newest_version = max(self.newest_version, -1 if version is None else version)
+            begin()
+
+        def begin() -> None:
+            if member.incarnation == incarnation and member.actor is not None:
+                self._run_learner(member)
+
+        self.crew.call(
+            store,
+            "tell its version",
+            store.actor.version.remote(),
+            note,
+            failed=begin,
+        )
+
+    def _run_learner(self, member: Member) -> None:
         checkpoint, actor = self._newest_checkpoint(member), member.actor
         newest = self.newest_version
         if checkpoint is not None:
@@ -228,7 +248,7 @@ class Staff:
         def connect(_: Any) -> None:
             self.crew.call(member, "connect", self._connect(actor), run)
 
-        self.crew.call(member, "begin", begun, connect, seconds=_RESTORE_SECONDS)
+        self._call_long(member, "begin", begun, connect)
 
     def _resume_worker(self, member: Member, checkpoint: Checkpoint) -> None:
         saved = cut.worker_state(checkpoint, member.index)
@@ -241,7 +261,12 @@ class Staff:
                 self._tell(f"{member.name}: its saved games do not fit, new ones begin")
             member.serves = True
 
-        self.crew.call(member, "restore its games", member.actor.restore.remote(*saved), serve)
+        self._call_long(member, "restore its games", member.actor.restore.remote(*saved), serve)
+
+    def _call_long(
+        self, member: Member, what: str, reference: Any, then: Callable[[Any], None]
+    ) -> None:
+        self.crew.call(member, what, reference, then, seconds=_RESTORE_SECONDS)
 
     def _open_server(self, member: Member) -> None:
         def serve(answer: tuple[str, Any]) -> None:
@@ -285,7 +310,11 @@ class Staff:
         if member.incarnation == 0:
             return self._checkpoint
         try:
+            self._checkpoints.wait()
+        except CheckpointError as error:  # of a save that is going on: those before it are there
+            self._tell(str(error))
+        try:
             return self._checkpoints.newest_valid()
         except CheckpointError as error:
-            logger.error("%s", error)
+            self._tell(str(error))
             return self._checkpoint

@@ -251,10 +251,11 @@ class FleetRuntime:
                     reserved=plan.reserved,
                     learner_step=self.learner_step,
                     version=self._staff.newest_version,
-                    shard=self._next_shard(),
+                    shard=self._shard_for(plan.kind),
                     store=self._staff.store,
                     server=self._staff.server(member.index),
                 )
+                self._leasing.note_directed(lease)
                 self._crew.call(
                     member,
                     f"work off a lease of {plan.kind}",
@@ -263,9 +264,9 @@ class FleetRuntime:
                     failed=partial(self._leasing.lost, lease),
                 )
 
-    def _next_shard(self) -> ShardAddress:
-        addresses = [self._staff.shards[index] for index in sorted(self._staff.shards)]
-        return addresses[self._lease_number % len(addresses)]
+    def _shard_for(self, kind: str) -> ShardAddress:
+        shards = self._staff.shards
+        return shards[self._leasing.choose_shard(kind, sorted(shards))]
 
     def _note_report(self, report: LeaseReport) -> None:
         self._leasing.done(report, time.monotonic())

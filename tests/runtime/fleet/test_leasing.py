@@ -11,7 +11,7 @@ from muzero.runtime.fleet.leasing import Leasing, Plan
 from muzero.runtime.fleet.limiter import FleetLimiter
 from muzero.runtime.fleet.messages import REANALYZE, SELFPLAY, Lease, LeaseReport
 from muzero.selfplay import Totals
-from tests.runtime.fleet.roles import Store, lease, small
+from tests.runtime.fleet.roles import Store, address, lease, small
 
 GAMES, BATCH = 4, 16
 
@@ -233,3 +233,16 @@ def test_a_resumed_run_goes_on_counting_and_measures_anew() -> None:
     without = make(reanalyzes=False)
     without.restore(state)
     assert without.selfplay_share == 1.0
+
+
+def test_inserts_go_where_the_fewest_have_gone() -> None:
+    """Leases differ in length; shards are to be filled alike."""
+    leasing, directed = make(), Counter[int]()
+    for reserved in (40, 4, 4, 8, 40, 4, 36, 4, 4):
+        index = leasing.choose_shard(SELFPLAY, [0, 1, 2])
+        leasing.note_directed(lease(SELFPLAY, Store(), reserved=reserved, shard=address(index)))
+        directed[index] += reserved
+    assert max(directed.values()) - min(directed.values()) <= 40
+    assert leasing.choose_shard(SELFPLAY, [0, 2]) in (0, 2)  # one is lost
+    taken = [leasing.choose_shard(REANALYZE, [0, 1, 2]) for _ in range(9)]
+    assert Counter(taken) == {0: 3, 1: 3, 2: 3}
