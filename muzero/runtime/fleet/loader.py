@@ -59,7 +59,9 @@ class Loader:
     ) -> None:
         self._link, self._prepare, self._waits = link, prepare, waits
         self._batch_size, self._rng = batch_size, np.random.default_rng(seed)
-        self._condition = threading.Condition()
+        self._lock = threading.Lock()
+        # Two conditions, and no more threads than are asked for: whoever is woken in vain takes the interpreter from the learner.
+        self._filled, self._room = (threading.Condition(self._lock) for _ in range(2))
         self._ready: deque[Ready] = deque()
         self._shards: list[ShardAddress] = []
         self._mass: dict[int, float] = {}  # as each shard has told last
@@ -68,15 +70,11 @@ class Loader:
         self._allowance = self._requested = self.sampled = 0
         self._in_flight = 0
         self._version = 0
-        self._depth, self._active_threads = depth, threads
         self._stopped = False
         self._error: BaseException | None = None
-        self._threads = [
-            threading.Thread(target=self._serve, args=(number,), name="loader", daemon=True)
-            for number in range(MOST_THREADS)
-        ]
-        for thread in self._threads:
-            thread.start()
+        self._threads: list[threading.Thread] = []
+        self._depth = self._active_threads = 0
+        self.tune(depth, threads)
 
     @property
     def num_ready(self) -> int:
@@ -85,23 +83,29 @@ class Loader:
 
     def allow(self, total: int) -> None:
         """Let so many positions be sampled in all; a smaller total than before changes nothing."""
-        with self._condition:
+        with self._lock:
             self._allowance = max(self._allowance, total)
-            self._condition.notify_all()
+            self._room.notify_all()
 
     def connect(self, shards: list[ShardAddress]) -> None:
         """Draw from these shards from now on."""
-        with self._condition:
+        with self._lock:
             self._shards = list(shards)
             self._mass = {s.index: self._mass[s.index] for s in shards if s.index in self._mass}
             self._asked = {s.index: self._asked[s.index] for s in shards if s.index in self._asked}
-            self._condition.notify_all()
+            self._room.notify_all()
 
     def tune(self, depth: int, threads: int) -> None:
         """Change depth and number of requests at once."""
-        with self._condition:
+        with self._lock:
             self._depth, self._active_threads = depth, min(threads, MOST_THREADS)
-            self._condition.notify_all()
+            for number in range(len(self._threads), self._active_threads):
+                thread = threading.Thread(
+                    target=self._serve, args=(number,), name="loader", daemon=True
+                )
+                self._threads.append(thread)
+                thread.start()
+            self._room.notify_all()
 
     def note_version(self, version: int) -> None:
         """The learner's present version, for the shards' cut of what is too old."""
@@ -109,32 +113,32 @@ class Loader:
 
     def next(self, interrupted: Callable[[], bool]) -> Ready | None:
         """The oldest ready batch; waits for one, and gives None as soon as `interrupted` after a `wake`."""
-        with self._condition:
+        with self._lock:
             if not self._ready and self._error is None:
                 self._waits.begin()
                 try:
                     while not self._ready and self._error is None:
                         if interrupted():
                             return None
-                        self._condition.wait(1.0)
+                        self._filled.wait(1.0)
                 finally:
                     self._waits.end()
             if self._error is not None:
                 raise self._error
             ready = self._ready.popleft()
-            self._condition.notify_all()
+            self._room.notify_all()
             return ready
 
     def wake(self) -> None:
         """Let `next` look whether it is interrupted."""
-        with self._condition:
-            self._condition.notify_all()
+        with self._lock:
+            self._filled.notify_all()
 
     def close(self) -> None:
         """End the threads."""
-        with self._condition:
+        with self._lock:
             self._stopped = True
-            self._condition.notify_all()
+            self._room.notify_all()
         for thread in self._threads:
             thread.join(5.0)
 
@@ -143,22 +147,26 @@ class Loader:
             while (job := self._next_job(number)) is not None:
                 self._load(*job)
         except BaseException as error:  # reaches the learner, which ends with it
-            with self._condition:
+            with self._lock:
                 self._error = error
-                self._condition.notify_all()
+                self._filled.notify_all()
 
     def _next_job(self, number: int) -> tuple[ShardAddress, int] | None:
         """A shard and a number of batches that may be asked of it; None at the end."""
-        with self._condition:
+        with self._lock:
             while not self._stopped:
                 room = self._depth - len(self._ready) - self._in_flight
                 allowed = (self._allowance - self._requested) // self._batch_size
-                count = min(room, allowed, max(1, self._depth // 2))
-                if number < self._active_threads and count > 0 and self._shards:
+                half = max(1, self._depth // 2)
+                count = min(room, allowed, half)
+                is_due = (
+                    room >= half or not self._ready
+                )  # one message for half a queue, not one for each batch
+                if number < self._active_threads and count > 0 and is_due and self._shards:
                     self._in_flight += count
                     self._requested += count * self._batch_size
                     return self._choose(), count
-                self._condition.wait()
+                self._room.wait()
             return None
 
     def _choose(self) -> ShardAddress:
@@ -188,17 +196,17 @@ class Loader:
                 turned, inputs = self._prepare(batch)
             finally:
                 self._waits.leave(TRANSFER)
-            with self._condition:
+            with self._lock:
                 self._in_flight -= 1
                 self.sampled += self._batch_size
                 self._ready.append(Ready(turned, inputs, shard))
-                self._condition.notify_all()
+                self._filled.notify_all()
         missing = count - len(batches)
-        with self._condition:
+        with self._lock:
             if samples is not None and shard in self._shards:
                 self._mass[shard.index] = samples.mass
             self._in_flight -= missing
             self._requested -= missing * self._batch_size
-            self._condition.notify_all()
+            self._room.notify_all()
         if missing:
             time.sleep(_PAUSE_SECONDS)

@@ -68,7 +68,7 @@ class Fixture(SimpleNamespace):
         """Wait until so many batches are ready and the loaders are at rest."""
 
         def is_settled() -> bool:
-            with self.loader._condition:
+            with self.loader._lock:
                 return self.loader.num_ready == ready and self.loader._in_flight == 0
 
         until(is_settled)
