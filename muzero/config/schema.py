@@ -359,7 +359,7 @@ class EvaluationConfig:
     num_simulations: int | None = None
     """Simulations per move; null takes `search.num_simulations`, 0 plays by the network alone."""
     opponents: list[str] = field(default_factory=lambda: ["random"])
-    """Opponents of two-player games: `random`, `rollout:<simulations>`, `perfect` (small games; connect four with the extra `solver`), or a run folder."""
+    """Opponents of two-player games: `random`, `rollout:<simulations>`, `alphabeta:<depth>`, `perfect` (small games; connect four with the extra `solver`), or a run folder."""
     max_opening_moves: int = 4
     """Each pair of games begins with up to so many random moves, so that games differ."""
     min_distinct_games: int | None = None

@@ -297,6 +297,15 @@ def _fleet(config: Config, runtime: RayRuntimeConfig) -> Iterator[str]:
             f"runtime.address is {address!r}; it must be auto, the host:port of a running cluster, or null to start Ray on "
             "this machine"
         )
+    for name, seconds in (
+        ("deadline_seconds", runtime.deadline_seconds),
+        ("watchdog_seconds", runtime.watchdog_seconds),
+    ):
+        if seconds < 4 * runtime.lease_seconds:
+            yield (
+                f"runtime.{name} is {seconds:g}, but two leases of runtime.lease_seconds={runtime.lease_seconds:g} may be out "
+                f"at once and take longer than planned; set it to at least {4 * runtime.lease_seconds:g}, or shorten the leases"
+            )
     if runtime.inference == "central":
         for name, value, plain in (
             ("search.dynamics", config.search.dynamics, "learned"),
@@ -315,22 +324,26 @@ def _fleet(config: Config, runtime: RayRuntimeConfig) -> Iterator[str]:
             )
 
 
+_COUNTED = {"rollout": "simulations", "alphabeta": "moves"}
+
+
 def _evaluation(config: Config, facts: Facts) -> Iterator[str]:
     wished, games = config.evaluation.min_distinct_games, config.evaluation.games
     if wished is not None and 0 < games < wished:
         yield f"evaluation.min_distinct_games is {wished}; it must be at most evaluation.games, {games}"
     for opponent in config.evaluation.opponents:
         kind, colon, number = opponent.partition(":")
-        if kind == "rollout" and colon:
+        if kind in _COUNTED and colon:
             if not (number.isdecimal() and int(number) >= 1):
-                yield f"evaluation.opponents has {opponent!r}; after rollout: comes a number of simulations, at least 1"
+                yield f"evaluation.opponents has {opponent!r}; after {kind}: comes a number of {_COUNTED[kind]}, at least 1"
         elif (
             opponent not in ("random", "perfect") and not (Path(opponent) / "config.yaml").is_file()
         ):
-            near = difflib.get_close_matches(opponent, ("random", "perfect", "rollout:100"), n=1)
+            known = ("random", "perfect", "rollout:100", "alphabeta:4")
+            near = difflib.get_close_matches(opponent, known, n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
             yield (
-                f"evaluation.opponents has {opponent!r}, which is neither random, rollout:<simulations>, perfect nor "
+                f"evaluation.opponents has {opponent!r}, which is neither random, rollout:<simulations>, alphabeta:<depth>, perfect nor "
                 f"a run folder{hint}"
             )
 

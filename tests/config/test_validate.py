@@ -224,6 +224,9 @@ Change = dict[str, dict[str, Any]]
         ({"evaluation": {"opponents": ["perfct"]}}, ["'perfct'", "did you mean perfect?"]),
         ({"evaluation": {"opponents": ["rollout:0"]}}, ["'rollout:0'", "at least 1"]),
         ({"evaluation": {"opponents": ["rollout:x"]}}, ["'rollout:x'"]),
+        ({"evaluation": {"opponents": ["alphabeta:0"]}}, ["'alphabeta:0'", "number of moves"]),
+        ({"evaluation": {"opponents": ["alphabet:4"]}}, ["did you mean alphabeta:4?"]),
+        ({"evaluation": {"opponents": ["alphabeta:3"]}}, []),
         ({"evaluation": {"opponents": ["rollout"]}}, ["'rollout'", "did you mean rollout:100?"]),
         ({"evaluation": {"opponents": ["random", "perfect", "rollout:50"]}}, []),
     ],
@@ -338,3 +341,39 @@ def test_other_environments_pass(make_env: Callable[..., Any]) -> None:
     config = make_config()
     config.env = make_env(name="x")
     assert problems(config) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"num_workers": "0"}, "runtime.num_workers is '0'"),
+        ({"num_workers": "many"}, "must be auto, or a number"),
+        ({"address": "nowhere"}, "runtime.address is 'nowhere'"),
+        ({"deadline_seconds": 1.0}, "runtime.deadline_seconds is 1"),
+        ({"watchdog_seconds": 1.0}, "set it to at least 2"),
+    ],
+)
+def test_a_fleet_that_cannot_work_is_refused(change: dict[str, Any], named: str) -> None:
+    config = make_config()
+    config.runtime = RayRuntimeConfig(**change)
+    (problem,) = problems(config)
+    assert named in problem
+
+
+@pytest.mark.parametrize(
+    ("section", "change", "named"),
+    [
+        ("search", {"dynamics": "rules"}, "search.dynamics is rules"),
+        ("search", {"pipelined": True}, "search.pipelined is True"),
+        ("selfplay", {"reuse_subtree": True}, "selfplay.reuse_subtree is True"),
+        ("selfplay", {"num_games": 1}, "selfplay.num_games is 1"),
+    ],
+)
+def test_what_central_inference_cannot_serve_is_refused(
+    section: str, change: dict[str, Any], named: str
+) -> None:
+    config = make_config(**{section: change})
+    assert problems(config) == []
+    config.runtime = RayRuntimeConfig(inference="central")
+    (problem,) = problems(config)
+    assert problem.startswith(named) and "runtime.inference" in problem

@@ -227,7 +227,11 @@ class FleetRuntime:
         self._saver.poll()
         if grants:
             self._steering.steer(now)
-        self._watchdog.check(now, self._progress_made, self._account_of_waits)
+            # Whoever is being made, or filled from a checkpoint, has deadlines of its own.
+            is_complete = all(member.serves for member in self._crew.all())
+            self._watchdog.check(
+                now, self._progress_made if is_complete else None, self._account_of_waits
+            )
 
     def _grant(self) -> None:
         """Give leases to all workers that have too few."""

@@ -20,15 +20,18 @@ class Watchdog:
         self._since = 0.0
 
     def check(
-        self, now: float, counters: Callable[[], tuple[int, ...]], explain: Callable[[], str]
+        self,
+        now: float,
+        counters: Callable[[], tuple[int, ...]] | None,
+        explain: Callable[[], str],
     ) -> None:
-        """Look at the counters at `now`, in seconds.
+        """Look at the counters at `now`, in seconds; None while nothing can be expected to move.
 
         Raises:
             FleetStalled: They are the same as `seconds` ago.
         """
-        current = counters()
-        if current != self._last:
+        current = None if counters is None else counters()
+        if current is None or current != self._last:
             self._last, self._since = current, now
         elif now - self._since > self._seconds:
             raise FleetStalled(

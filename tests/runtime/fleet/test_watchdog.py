@@ -39,3 +39,14 @@ def test_a_counter_that_goes_back_has_moved() -> None:
     watchdog.check(17.0, lambda: (2,), unexpected)
     with pytest.raises(FleetStalled, match="for 11 s"):
         watchdog.check(19.0, lambda: (2,), lambda: "")
+
+
+def test_nothing_is_expected_to_move_while_roles_are_being_made() -> None:
+    watchdog = Watchdog(10.0)
+    watchdog.check(0.0, lambda: (1,), unexpected)
+    watchdog.check(9.0, None, unexpected)
+    watchdog.check(50.0, None, unexpected)
+    watchdog.check(51.0, lambda: (1,), unexpected)  # from here on
+    watchdog.check(61.0, lambda: (1,), unexpected)
+    with pytest.raises(FleetStalled):
+        watchdog.check(62.0, lambda: (1,), lambda: "")
