@@ -102,13 +102,17 @@ def _tell(runtime: "Runtime", metrics: dict[str, float]) -> None:
     """Say what came of it and what to do next; the last line is one JSON object."""
     step, last = runtime.learner_step, runtime.config.learner.num_steps
     run_dir = runtime.run_dir
-    if step < last:
+    is_saved = any(run_dir.glob("checkpoints/step_*/"))
+    if not is_saved:
+        print("stopped before there was anything to save: start the run again")
+    elif step < last:
         print(f"stopped and saved at learner step {step} of {last}")
         print(f"go on:     muzero-train resume={run_dir}")
     else:
         print(f"finished {last} learner steps, {runtime.totals.env_steps:,} env steps")
-    print(f"evaluate:  muzero-evaluate run={run_dir}")
-    print(f"look into: muzero-inspect run={run_dir}")
+    if is_saved:
+        print(f"evaluate:  muzero-evaluate run={run_dir}")
+        print(f"look into: muzero-inspect run={run_dir}")
     print(json.dumps({"run_dir": str(run_dir), "learner_step": step, **metrics}))
 
 
