@@ -34,7 +34,7 @@ class EvaluateArguments:
     seeds: list[int] | None = None
     """Evaluate with each of these seeds, none of which training uses, and show all and mean, min, max, such as [1,2,3]; null takes training's own (with `checkpoint=best`: [1])."""
     opponent: str | None = None
-    """`random`, `rollout:<simulations>`, `perfect`, or another run folder; null takes the run's own list."""
+    """`random`, `rollout:<simulations>`, `alphabeta:<depth>`, `perfect`, or another run folder; null takes the run's own list."""
     games: int | None = None
     """Games per opponent, or episodes; null takes the run's `evaluation.games`."""
     simulations: int | None = None
@@ -218,7 +218,7 @@ def describe(report: dict[str, Any]) -> str:
     )
     line = (
         f"against {report['opponent']}: {results} of {report['games']} different games "
-        f"({report['duplicate_games']} duplicates left out; in brackets 95 % intervals of the shares)"
+        f"({report['duplicate_games']} duplicates left out), in brackets the shares' 95 % intervals"
     )
     if "losing_lines" in report:
         line += (

@@ -16,7 +16,7 @@ class LadderArguments:
     checkpoints: int = 8
     """Checkpoints that play, spread evenly over the steps (`runtime.checkpoint_keep_interval` keeps some of all of training)."""
     players: list[str] = field(default_factory=lambda: ["random", "rollout:100"])
-    """Fixed players: `random`, `rollout:<simulations>`, `perfect`, or other run folders."""
+    """Fixed players: `random`, `rollout:<simulations>`, `alphabeta:<depth>`, `perfect`, or other run folders."""
     anchor: str = "random"
     """Who is rated 0: one of `players`, or a checkpoint, such as `"step 2000"`."""
     games: int = 40

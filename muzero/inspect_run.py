@@ -3,11 +3,14 @@
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from omegaconf import MISSING, OmegaConf
 
 from muzero.config.arguments import run_command
+
+if TYPE_CHECKING:
+    from muzero.evaluation.arena import GameRecord
 
 _SHOWS = ("summary", "config", "checkpoints", "games", "game", "tree")
 
@@ -31,7 +34,7 @@ class InspectArguments:
     simulations: int | None = None
     """`tree`: simulations; null takes the run's setting."""
     format: str = "text"
-    """`tree`: `text`, `json` or `dot`."""
+    """`tree`: `text`, `json` or `dot`; `game` and `games`: `text`, or `sgf` for games of Go."""
     depth: int = 3
     """`tree`: levels that the text shows."""
 
@@ -52,8 +55,8 @@ def inspect(arguments: InspectArguments, overrides: list[str]) -> None:
         "summary": lambda: _summary(run_dir),
         "config": lambda: print((run_dir / "config.yaml").read_text(encoding="utf-8"), end=""),
         "checkpoints": lambda: _checkpoints(run_dir),
-        "games": lambda: _games(run_dir, arguments.file),
-        "game": lambda: _game(run_dir, arguments.file, arguments.index),
+        "games": lambda: _games(run_dir, arguments),
+        "game": lambda: _game(run_dir, arguments),
         "tree": lambda: _tree(run_dir, arguments),
     }
     actions[arguments.show]()
@@ -103,24 +106,31 @@ def _games_file(run_dir: Path, file: str | None) -> Path:
     return found[-1]
 
 
-def _games(run_dir: Path, file: str | None) -> None:
+def _games(run_dir: Path, arguments: InspectArguments) -> None:
     from muzero.evaluation.arena import read_records
 
-    path = _games_file(run_dir, file)
+    path = _games_file(run_dir, arguments.file)
+    records = read_records(path)
+    if _wants_sgf(arguments):
+        _print_sgf(run_dir, records)
+        return
     print(path)
-    for number, record in enumerate(read_records(path)):
+    for number, record in enumerate(records):
         result = "won" if record.score > 0 else "lost" if record.score < 0 else "drawn"
         print(f"{number:4d}  seat {record.setup.first_seat}  {result:5}  {list(record.actions)}")
 
 
-def _game(run_dir: Path, file: str | None, index: int) -> None:
+def _game(run_dir: Path, arguments: InspectArguments) -> None:
     from muzero.evaluation.arena import read_records
 
-    path = _games_file(run_dir, file)
+    path, index = _games_file(run_dir, arguments.file), arguments.index
     records = read_records(path)
     if not 0 <= index < len(records):
         raise ValueError(f"index={index}: {path} holds games 0 to {len(records) - 1}")
     record = records[index]
+    if _wants_sgf(arguments):
+        _print_sgf(run_dir, [record])
+        return
     state = _initial_state(run_dir)
     print(
         f"{path}, game {index}: the agent has seat {record.setup.first_seat}, score {record.score}"
@@ -131,6 +141,22 @@ def _game(run_dir: Path, file: str | None, index: int) -> None:
         print(f"\n{state}\n{number + 1}. player {mover}: {state.action_to_string(action)}{opening}")
         state.apply_action(action)
     print(f"\n{state}")
+
+
+def _wants_sgf(arguments: InspectArguments) -> bool:
+    if arguments.format not in ("text", "sgf"):
+        raise ValueError(
+            f"format={arguments.format!r} must be text or sgf with show={arguments.show}"
+        )
+    return arguments.format == "sgf"
+
+
+def _print_sgf(run_dir: Path, records: "list[GameRecord]") -> None:
+    from muzero.evaluation.sgf import to_sgf
+
+    game = _initial_state(run_dir).get_game()
+    for record in records:
+        print(to_sgf(record, game, names=(str(run_dir), "opponent")))
 
 
 def _initial_state(run_dir: Path) -> Any:

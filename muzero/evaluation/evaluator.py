@@ -10,15 +10,22 @@ from muzero.evaluation.arena import is_lost, opening_state, play_match, write_re
 from muzero.evaluation.connect_four import ConnectFourSolver, is_connect_four
 from muzero.evaluation.exact import exhaustive as play_exhaustively
 from muzero.evaluation.exact import require_solution
-from muzero.evaluation.players import PerfectPlayer, Player, RandomPlayer, RolloutPlayer
+from muzero.evaluation.players import (
+    AlphaBetaPlayer,
+    PerfectPlayer,
+    Player,
+    RandomPlayer,
+    RolloutPlayer,
+)
 
 _SETTING = "evaluation.opponents"
+_NUMBERED = {"rollout": "rollout:<simulations>", "alphabeta": "alphabeta:<depth>"}
 
 
 def make_opponent(
     name: str, game: pyspiel.Game, load_run: Callable[[Path], Player] | None = None
 ) -> Player:
-    """The opponent that `name` stands for: `random`, `rollout:<simulations>`, `perfect`, or a run folder.
+    """The opponent that `name` stands for: `random`, `rollout:<simulations>`, `alphabeta:<depth>`, `perfect`, or a run folder.
 
     Args:
         name: As in `EvaluationConfig.opponents`.
@@ -35,16 +42,18 @@ def make_opponent(
         if is_connect_four(game):
             return PerfectPlayer(ConnectFourSolver(f"{_SETTING}: perfect"))
         return PerfectPlayer(require_solution(game, f"{_SETTING}: perfect"))
-    if kind == "rollout":
+    if kind in _NUMBERED:
         if not (argument.isascii() and argument.isdigit() and int(argument) > 0):
             raise ValueError(
-                f"{_SETTING}: {name!r} must be rollout:<simulations> with at least 1, such as rollout:100"
+                f"{_SETTING}: {name!r} must be {_NUMBERED[kind]} with at least 1, such as {kind}:"
+                f"{100 if kind == 'rollout' else 4}"
             )
-        return RolloutPlayer(int(argument))
+        number = int(argument)
+        return RolloutPlayer(number) if kind == "rollout" else AlphaBetaPlayer(game, number)
     if load_run is not None and name and Path(name).is_dir():
         return load_run(Path(name))
     raise ValueError(
-        f"{_SETTING}: {name!r} is none of random, rollout:<simulations>, perfect, and no folder of a run is found there"
+        f"{_SETTING}: {name!r} is none of random, rollout:<simulations>, alphabeta:<depth>, perfect, and no folder of a run is found there"
     )
 
 

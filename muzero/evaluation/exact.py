@@ -97,6 +97,12 @@ def solve(game: pyspiel.Game, max_positions: int = MAX_POSITIONS) -> Solution | 
         ValueError: The game is not of two players, sequential, deterministic, zero-sum and of perfect information, or its
             positions repeat or do not tell what is legal.
     """
+    check_kind(game, "exact play")
+    return _solve(str(game), max_positions)
+
+
+def check_kind(game: pyspiel.Game, what: str) -> None:
+    """Raises ValueError if `game` is of a kind that `what`, a search of its rules, is not for."""
     kind = game.get_type()
     wanted = {
         "two players": game.num_players() == 2,
@@ -106,8 +112,7 @@ def solve(game: pyspiel.Game, max_positions: int = MAX_POSITIONS) -> Solution | 
         "zero-sum rewards": kind.utility == pyspiel.GameType.Utility.ZERO_SUM,
     }
     if missing := [name for name, met in wanted.items() if not met]:
-        raise ValueError(f"exact play needs {', '.join(missing)}: {game} does not have that")
-    return _solve(str(game), max_positions)
+        raise ValueError(f"{what} needs {', '.join(missing)}: {game} does not have that")
 
 
 def require_solution(

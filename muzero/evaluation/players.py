@@ -11,11 +11,12 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 import pyspiel
+from open_spiel.python.algorithms.minimax import alpha_beta_search
 
 from mcts.base import BoolArray
 from muzero.envs.open_spiel_frames import OpenSpielFrames
 from muzero.evaluation.agent import BatchedAgent
-from muzero.evaluation.exact import ExactValues
+from muzero.evaluation.exact import TOLERANCE, ExactValues, check_kind
 
 # Streams of one game must differ; 0 is not used, since a seed sequence ignores trailing zeros.
 _PLAYER_STREAM, _EVALUATOR_STREAM = 1, 2
@@ -90,6 +91,49 @@ class RolloutPlayer:
             False,  # verbose
         )
         return int(bot.step(state))
+
+
+class AlphaBetaPlayer:
+    """OpenSpiel's alpha-beta search, which sees `depth` moves ahead and knows nothing of what lies beyond.
+
+    Of moves that come to the same it takes one that wins sooner or loses later, else any of them, all alike.
+    """
+
+    num_frames = 1
+
+    def __init__(self, game: pyspiel.Game, depth: int) -> None:
+        """Raises ValueError if the game has chance, hidden information, or not two players with opposite interests."""
+        if depth < 1:
+            raise ValueError(f"alphabeta:{depth} must see at least 1 move ahead")
+        check_kind(game, "alphabeta")
+        self.game, self.depth = game, depth
+
+    def select(self, states: Sequence[pyspiel.State], seeds: Sequence[int]) -> list[int]:
+        """See `Player`."""
+        return [
+            _choose(self._best(state), state, seed)
+            for state, seed in zip(states, seeds, strict=True)
+        ]
+
+    def _best(self, state: pyspiel.State) -> list[int]:
+        """Actions of the highest value at full depth, of these the highest one move shallower, and so on."""
+        player, actions = state.current_player(), state.legal_actions()
+        for ahead in range(self.depth, 0, -1):
+            if len(actions) == 1:
+                break
+            values = [
+                alpha_beta_search(
+                    self.game,
+                    state.child(action),
+                    value_function=lambda reached: reached.player_return(player),
+                    maximum_depth=ahead - 1,
+                    maximizing_player_id=player,
+                )[0]
+                for action in actions
+            ]
+            best = max(values) - TOLERANCE
+            actions = [action for action, v in zip(actions, values, strict=True) if v >= best]
+        return actions
 
 
 class AgentPlayer:

@@ -95,6 +95,8 @@ def play(arguments: PlayArguments, overrides: list[str]) -> None:
         )
     except Refusal as refusal:  # here a setting, not a click
         raise ValueError(str(refusal)) from refusal
+    # The first search of a process compiles or loads its kernels, which is no part of anybody's thinking time.
+    analyst.analyse(session.position.state, step, simulations)
     print(f"{config.env.name}, learner step {step}, {simulations} simulations per move", flush=True)
     try:
         if arguments.web:

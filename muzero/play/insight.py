@@ -5,6 +5,7 @@ Values of lines are all seen by one player, the one to move where the line begin
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from mcts.base import ROOT_INDEX
@@ -94,7 +95,7 @@ def root_moves(session: Session, position: Position) -> list[dict[str, Any]]:
 def imagined_line(
     session: Session, position: Position, analysis: Analysis, nodes: Sequence[int]
 ) -> list[dict[str, Any]]:
-    """Nodes of a tree that follow each other, as steps: what was imagined, and whether the rules allow it.
+    """Nodes of a tree that follow each other, as steps: what was imagined, and what the rules say to it (`_Followed.status`).
 
     `reward` and `value` (search), `network_value` are seen by the player to move at the position.
     """
@@ -103,16 +104,17 @@ def imagined_line(
     sign = 1.0
     for node in nodes:
         action = int(tree.action[node])
-        name, cells, state = _follow(session, state, action)
+        followed = _follow(session, state, action)
+        state = followed.state
         reward = sign * float(tree.reward[node])
         sign *= math.copysign(1.0, tree.discount[node]) if tree.discount[node] else 0.0
         steps.append(
             {
                 "node": node,
                 "action": action,
-                "name": name or f"#{action}",
-                "legal": name is not None,
-                "cells": cells,
+                "name": followed.name or f"#{action}",
+                "status": followed.status,
+                "cells": list(followed.cells),
                 "visits": int(tree.visits[node]),
                 "prior": float(tree.prior[node]),
                 "reward": reward,
@@ -134,17 +136,17 @@ def tree_children(session: Session, ply: int, node: int) -> dict[str, Any]:
         raise Refusal("unknown", f"node={node}: the tree has no such node")
     state: State | None = position.state
     for above in tree.path(node):
-        _, _, state = _follow(session, state, int(tree.action[above]))
+        state = _follow(session, state, int(tree.action[above])).state
     children = []
     for child in tree.children(node):
         action = int(tree.action[child])
-        name, _, _ = _follow(session, state, action)
+        followed = _follow(session, state, action)
         children.append(
             {
                 "node": child,
                 "action": action,
-                "name": name or f"#{action}",
-                "legal": name is not None,
+                "name": followed.name or f"#{action}",
+                "status": followed.status,
                 "visits": int(tree.visits[child]),
                 "prior": float(tree.prior[child]),
                 "reward": float(tree.reward[child]),
@@ -181,7 +183,7 @@ def compare_lines(session: Session, version: int, ply: int) -> dict[str, Any]:
             imagined = imagined_line(session, position, analysis, line)
             state: State | None = position.state
             for stage in imagined:
-                _, _, state = _follow(session, state, stage["action"])
+                state = _follow(session, state, stage["action"]).state
                 if state is None or state.is_chance_node():
                     break
                 states.append(state)
@@ -229,23 +231,30 @@ def _compare(
         before = state
 
 
-def _follow(
-    session: Session, state: State | None, action: int
-) -> tuple[str | None, list[int], State | None]:
-    """Name, cells and next state of an action, or None and no cells where the rules do not have it.
+@dataclass(frozen=True, slots=True)
+class _Followed:
+    """What the rules make of an action that was imagined."""
 
-    Behind chance's move nothing is known, nor behind the end.
-    """
-    if state is None or state.is_terminal() or state.is_chance_node():
-        return None, [], None
+    status: str
+    """`legal`; `impossible`: the rules do not have it; `over`: the game has ended before; `unknown`: it follows something
+    impossible, or a move of chance."""
+    state: State | None
+    """The state behind it; None where nothing is known, and the final state behind the end."""
+    name: str = ""
+    cells: tuple[int, ...] = ()
+
+
+def _follow(session: Session, state: State | None, action: int) -> _Followed:
+    """Try an action."""
+    if state is None or state.is_chance_node():
+        return _Followed("unknown", None)
+    if state.is_terminal():
+        return _Followed("over", state)
     if action not in state.legal_actions():
-        return None, [], None
+        return _Followed("impossible", None)
     name = state.action_to_string(action)
-    return (
-        name,
-        session.reader.cells_of(session.reader.read(state), action, name),
-        state.child(action),
-    )
+    cells = session.reader.cells_of(session.reader.read(state), action, name)
+    return _Followed("legal", state.child(action), name, tuple(cells))
 
 
 def _names(state: State) -> list[tuple[int, str]]:

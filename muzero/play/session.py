@@ -203,6 +203,11 @@ class Session:
             del self.positions[kept + 1 :], self.moves[kept:]
             self.version += 1
 
+    def end_searches(self) -> None:
+        """Let whoever searches find that the game has gone on."""
+        with self.lock:
+            self.version += 1
+
     def record(self) -> dict[str, Any]:
         """The game as it stands: OpenSpiel's name and parameters, its actions (chance's included), names, result."""
         with self.lock:

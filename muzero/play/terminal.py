@@ -119,7 +119,7 @@ class Terminal:
         ]
         for move in root_moves(session, session.position)[:16]:
             line = " ".join(
-                step["name"] if step["legal"] else f"({step['name']})"
+                step["name"] if step["status"] == "legal" else f"({step['name']})"
                 for step in move.get("line", [])
             )
             q = f"{move['q']:+.3f}" if move["visits"] else "-"

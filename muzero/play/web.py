@@ -10,8 +10,10 @@ import ipaddress
 import json
 import logging
 import re
+import socket
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
 from socketserver import BaseServer
@@ -28,6 +30,7 @@ MAX_BODY = 64 * 1024
 MAX_REQUESTS = 16
 """Requests that are answered at the same time."""
 IDLE_SECONDS = 30.0
+CLOSING_SECONDS = 10.0
 _STATUS = {
     "bad_value": 400,
     "bad_json": 400,
@@ -73,7 +76,10 @@ class PlayServer(ThreadingHTTPServer):
         self.session = session
         self.page = files("muzero.play").joinpath("page/index.html").read_bytes()
         self.policy = content_security_policy(self.page.decode())
-        self._free = threading.BoundedSemaphore(MAX_REQUESTS)
+        if ":" in host:
+            self.address_family = socket.AF_INET6
+        self._open: set[socket.socket] = set()
+        self._changed = threading.Condition()
         try:
             super().__init__((host, port), _Handler)
         except (OSError, OverflowError) as error:
@@ -85,7 +91,9 @@ class PlayServer(ThreadingHTTPServer):
     @property
     def url(self) -> str:
         """Where the page is."""
-        name = "127.0.0.1" if self.host in ("", "0.0.0.0") else self.host
+        name = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(self.host, self.host)
+        if ":" in name and not name.startswith("["):
+            name = f"[{name}]"
         return f"http://{name}:{self.port}/"
 
     def is_own_host(self, value: str) -> bool:
@@ -104,13 +112,17 @@ class PlayServer(ThreadingHTTPServer):
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Answer in a thread, while there are few."""
-        if not self._free.acquire(blocking=False):
+        with self._changed:
+            is_free = len(self._open) < MAX_REQUESTS
+            if is_free:
+                self._open.add(request)
+        if not is_free:
             self.shutdown_request(request)
             return
         try:
             super().process_request(request, client_address)
         except BaseException:
-            self._free.release()
+            self._forget(request)
             raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
@@ -118,7 +130,22 @@ class PlayServer(ThreadingHTTPServer):
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self._free.release()
+            self._forget(request)
+
+    def server_close(self) -> None:
+        """End searches, hang up, and wait for the threads: one that still computed when Python ends would abort it."""
+        super().server_close()
+        self.session.end_searches()
+        with self._changed:
+            for request in self._open:
+                with suppress(OSError):
+                    request.shutdown(socket.SHUT_RD)
+            self._changed.wait_for(lambda: not self._open, timeout=CLOSING_SECONDS)
+
+    def _forget(self, request: socket.socket) -> None:
+        with self._changed:
+            self._open.discard(request)
+            self._changed.notify_all()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A connection broke: that is no news."""
@@ -193,8 +220,11 @@ class _Handler(BaseHTTPRequestHandler):
             raise Refusal("length_required", "the body's length must be given")
         if int(length) > MAX_BODY:
             raise Refusal("too_large", f"a body may have {MAX_BODY} bytes")
+        data = self.rfile.read(int(length))
+        if len(data) < int(length):
+            raise Refusal("bad_json", "the body is shorter than its length says")
         try:
-            values = json.loads(self.rfile.read(int(length)), parse_constant=_no_constant)
+            values = json.loads(data, parse_constant=_no_constant)
         except (ValueError, RecursionError) as error:
             raise Refusal("bad_json", "the body is not JSON") from error
         if not isinstance(values, dict):

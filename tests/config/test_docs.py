@@ -75,6 +75,8 @@ def commands() -> list[str]:
 @pytest.mark.parametrize("line", commands())
 def test_commands_of_the_docs_can_be_typed(line: str, tmp_path: Path) -> None:
     program, *arguments = shlex.split(line)
+    if arguments[0] == "ladder":
+        program, arguments = f"{program} ladder", arguments[1:]
     own = [argument for argument in arguments if not argument.startswith("-")]
     run = tmp_path / "run"
     if any(argument.startswith(("resume=", "run=")) for argument in own):
@@ -90,6 +92,7 @@ def test_commands_of_the_docs_can_be_typed(line: str, tmp_path: Path) -> None:
     else:
         module, schema = {
             "muzero-evaluate": ("muzero.evaluate", "EvaluateArguments"),
+            "muzero-evaluate ladder": ("muzero.evaluate_ladder", "LadderArguments"),
             "muzero-inspect": ("muzero.inspect_run", "InspectArguments"),
             "muzero-play": ("muzero.play.__main__", "PlayArguments"),
         }[program]

@@ -11,7 +11,7 @@ from muzero.evaluation.evaluator import (
     make_opponent,
 )
 from muzero.evaluation.exact import solve
-from muzero.evaluation.players import PerfectPlayer, RandomPlayer, RolloutPlayer
+from muzero.evaluation.players import AlphaBetaPlayer, PerfectPlayer, RandomPlayer, RolloutPlayer
 
 
 @pytest.fixture(scope="module")
@@ -29,6 +29,14 @@ def test_opponents_by_name(game, tmp_path):
     run = make_opponent(str(tmp_path), game, lambda path: loaded.append(path) or RandomPlayer())
     assert isinstance(run, RandomPlayer)
     assert loaded == [tmp_path]
+
+
+def test_alpha_beta_by_name(game):
+    player = make_opponent("alphabeta:3", game)
+    assert isinstance(player, AlphaBetaPlayer)
+    assert player.depth == 3
+    with pytest.raises(ValueError, match=r"alphabeta:<depth> with at least 1, such as alphabeta:4"):
+        make_opponent("alphabeta:deep", game)
 
 
 @pytest.mark.parametrize("name", ["rollout:", "rollout:0", "rollout:-3", "rollout:many", "rollout"])

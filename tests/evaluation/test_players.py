@@ -13,6 +13,7 @@ from muzero.evaluation.arena import draw_setups, play_games, play_match
 from muzero.evaluation.exact import exhaustive, solve
 from muzero.evaluation.players import (
     AgentPlayer,
+    AlphaBetaPlayer,
     PerfectPlayer,
     RandomPlayer,
     RolloutPlayer,
@@ -109,6 +110,63 @@ def test_rollouts_refuse_no_simulations():
         RolloutPlayer(0)
 
 
+def test_alpha_beta_to_the_end_is_perfect(game, solution):
+    report = exhaustive(AlphaBetaPlayer(game, 9), LateSolution(solution, 5))
+    assert report.optimal_move_rate == 1.0
+    assert report.positions > 1_000
+
+
+class LateSolution:
+    """A solution without the positions of fewer than `least` stones, which take long to search naively."""
+
+    def __init__(self, solution, least):
+        self.game, self.values, self._solution = solution.game, solution.values, solution
+        self.positions = iter([s for s in solution.positions if len(s.history()) >= least])
+        self.num_positions = sum(len(s.history()) >= least for s in solution.positions)
+        self.optimal_actions = solution.optimal_actions
+
+
+def moves(name, *actions):
+    state = pyspiel.load_game(name).new_initial_state()
+    for action in actions:
+        state.apply_action(action)
+    return state
+
+
+def test_alpha_beta_sees_as_far_as_it_is_told():
+    game = pyspiel.load_game("connect_four")
+    seeds = list(range(40))
+    # Three in a row lie open on one side: win with a move, block with a reply, and one move ahead sees no block.
+    wins, blocks = moves("connect_four", 0, 6, 1, 6, 2, 5), moves("connect_four", 0, 6, 1, 6, 2)
+    assert set(AlphaBetaPlayer(game, 1).select([wins] * 40, seeds)) == {3}
+    assert set(AlphaBetaPlayer(game, 2).select([blocks] * 40, seeds)) == {3}
+    blind = AlphaBetaPlayer(game, 1).select([blocks] * 40, seeds)
+    assert set(blind) == set(range(7))
+    # Two in the middle of an empty row: a third makes two threats at once, which takes three moves to see.
+    forks = moves("connect_four", 2, 0, 3, 0)
+    assert set(AlphaBetaPlayer(game, 3).select([forks] * 40, seeds)) <= {1, 4}
+    assert set(AlphaBetaPlayer(game, 2).select([forks] * 40, seeds)) == set(range(7))
+
+
+def test_alpha_beta_takes_the_sooner_win_and_the_later_loss():
+    game = pyspiel.load_game("tic_tac_toe")
+    # Crosses on 0 and 1 win at once on 2, though other moves win later.
+    assert (
+        AlphaBetaPlayer(game, 5).select([moves("tic_tac_toe", 0, 3, 1, 6)] * 5, range(5)) == [2] * 5
+    )
+    # Noughts lose everywhere, but at 8 they stop crosses' diagonal and are only beaten by the fork that follows.
+    assert set(
+        AlphaBetaPlayer(game, 4).select([moves("tic_tac_toe", 0, 1, 4)] * 20, range(20))
+    ) == {8}
+
+
+def test_alpha_beta_refuses_what_it_is_not_for():
+    with pytest.raises(ValueError, match=r"alphabeta needs .*no chance"):
+        AlphaBetaPlayer(pyspiel.load_game("pig"), 2)
+    with pytest.raises(ValueError, match="alphabeta:0 must see at least 1"):
+        AlphaBetaPlayer(pyspiel.load_game("tic_tac_toe"), 0)
+
+
 @pytest.mark.parametrize("kind", ["puct", "gumbel"])
 def test_more_simulations_with_the_true_rules_play_better(solution, frames, kind):
     few, many = (
@@ -150,6 +208,28 @@ def test_an_agent_without_a_search_takes_the_likeliest_legal_action(frames, solu
     assert chosen == [max(state.legal_actions()) for state in states]
 
 
+@pytest.mark.parametrize("simulations", [0, 12])
+def test_an_agent_judges_as_it_acts(solution, frames, simulations):
+    model = SimulatorModel(solution.positions, frames)
+    settings = SearchSettings(num_simulations=simulations) if simulations else None
+    agent = Agent(model, settings, num_actions=9, batch_size=32)
+    player = AgentPlayer(agent, frames)
+    states = list(solution.positions)[::40]
+    observations, legal = player.observations(states), player.legal(states)
+    actions, values = agent.judge(observations, legal, states)
+    assert actions.tolist() == player.select(states, [0] * len(states))
+    assert values.shape == (len(states),)
+    if simulations == 0:
+        expected = np.concatenate(
+            [model.roots(observations[s : s + 32]).value for s in range(0, len(states), 32)]
+        )
+        np.testing.assert_array_equal(values, expected)
+    else:
+        exact = np.array([solution.value(state) for state in states])
+        assert np.abs(values - exact).mean() < 0.6
+        assert np.corrcoef(values, exact)[0, 1] > 0.5
+
+
 def test_an_agent_refuses_a_position_without_legal_actions(frames, solution, game):
     agent = searcher(solution, frames).agent
     with pytest.raises(ValueError, match="without a legal action"):
@@ -188,12 +268,13 @@ def test_recent_positions_leave_out_chance():
     assert not any(position.is_chance_node() for position in recent)
 
 
-@pytest.mark.parametrize("maker", ["random", "perfect", "rollout", "search"])
+@pytest.mark.parametrize("maker", ["random", "perfect", "rollout", "alphabeta", "search"])
 def test_a_game_by_itself_equals_the_game_among_others(game, solution, frames, maker):
     player = {
         "random": RandomPlayer,
         "perfect": lambda: PerfectPlayer(solution),
         "rollout": lambda: RolloutPlayer(20),
+        "alphabeta": lambda: AlphaBetaPlayer(game, 2),
         "search": lambda: searcher(solution, frames, 16, batch_size=5),
     }[maker]()
     setups = draw_setups(game, games=16, max_opening_moves=3, seed=9)

@@ -75,7 +75,7 @@ def test_the_page_is_served_until_ctrl_c(run_dir):
             process.send_signal(signal.SIGINT)
         rest, _ = process.communicate(timeout=60)
         assert "Traceback" not in rest
-        assert process.returncode == 0
+        assert process.returncode == 0, rest
 
 
 @pytest.mark.parametrize(

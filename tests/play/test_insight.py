@@ -68,7 +68,7 @@ def test_with_the_rules_nothing_drifts():
         for stage in told["played"] + told["imagined"]:
             assert stage["drift"] == pytest.approx(0.0, abs=1e-5)
             assert stage["real_reward"] == stage["reward"]
-        assert all(stage["legal"] for stage in told["imagined"])
+        assert {stage["status"] for stage in told["imagined"]} <= {"legal", "over"}
 
 
 def test_an_imagined_move_that_the_rules_do_not_have_is_said_to_be_one():
@@ -76,7 +76,7 @@ def test_an_imagined_move_that_the_rules_do_not_have_is_said_to_be_one():
     session = make_session(*TIC_TAC_TOE, side="both", num_simulations=60)
     session.new_game(session.version, [4, 0, 1, 7, 2, 6])
     session.analyse(session.version)
-    found = 0
+    found = set()
     for move in root_moves(session, session.position):
         state = session.position.state
         for step in move.get("line", []):
@@ -85,13 +85,20 @@ def test_an_imagined_move_that_the_rules_do_not_have_is_said_to_be_one():
                 and not state.is_terminal()
                 and step["action"] in state.legal_actions()
             )
-            assert step["legal"] == is_legal
+            assert (step["status"] == "legal") == is_legal
             assert step["name"] == (
                 state.action_to_string(step["action"]) if is_legal else f"#{step['action']}"
             )
-            state = state.child(step["action"]) if is_legal else None
-            found += not is_legal
-    assert found > 0
+            if state is None:
+                expected = "unknown"
+            elif state.is_terminal():
+                expected = "over"
+            else:
+                expected = "legal" if is_legal else "impossible"
+                state = state.child(step["action"]) if is_legal else None
+            assert step["status"] == expected
+            found.add(expected)
+    assert found >= {"legal", "impossible"}
 
 
 def test_the_tree_is_opened_node_by_node_and_adds_up(session):
