@@ -265,8 +265,8 @@ class Listener:
         if self._ends:  # as in `ClientRing._spins`
             deadline = time.perf_counter() + min(SPIN_SECONDS, seconds)
             while time.perf_counter() < deadline:
-                if ready := self._poll.poll(0):
-                    return ready
+                if rung := self._poll.poll(0):
+                    return rung
                 os.sched_yield()
         if 0.0 < seconds < 0.005:
             # poll() counts in milliseconds, and a forward pass may take less than one.
