@@ -42,6 +42,9 @@ def make(run_dir: Path, *overrides: str, resumes: bool = False) -> FleetRuntime:
     return FleetRuntime(small_config(run_dir, *overrides), run_dir, checkpoint)
 
 
+DEADLINE_SECONDS = 300.0
+"""A run that waits for a deed for so long is ended: generous, for machines that do other things as well."""
+
 Step = Callable[[FleetRuntime], bool]
 
 
@@ -59,8 +62,11 @@ class Hand(threading.Thread):
         self._failure: BaseException | None = None
 
     def run(self) -> None:
+        deadline = time.monotonic() + DEADLINE_SECONDS
         try:
             while self._steps and not self._ended.is_set():
+                if time.monotonic() > deadline:
+                    raise AssertionError(f"{len(self._steps)} steps were not done in time")
                 if self._steps[0](self._runtime):
                     self._steps.pop(0)
                 time.sleep(0.02)
