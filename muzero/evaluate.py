@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import MISSING
 
-from muzero.config.arguments import run_command
+from muzero.config.arguments import check_checkpoint, run_command
 from muzero.evaluate_ladder import LadderArguments, ladder
 from muzero.evaluate_positions import evaluate_at_positions, position_files
 
@@ -64,7 +64,7 @@ def main() -> None:
 def evaluate(arguments: EvaluateArguments, overrides: list[str]) -> None:
     """Evaluate and print; each report is a line of text, the last line one JSON object."""
     from muzero.config.store import load_config  # torch takes seconds, and `--help` should not
-    from muzero.config.validate import check
+    from muzero.config.validate import check_for_playing
     from muzero.runtime.build import Builder, configure_torch
     from muzero.runtime.players import acting_weights, open_checkpoint
 
@@ -81,9 +81,7 @@ def evaluate(arguments: EvaluateArguments, overrides: list[str]) -> None:
         evaluation.num_simulations = arguments.simulations
     if arguments.exhaustive is not None:
         evaluation.exhaustive = arguments.exhaustive
-    # Neither is of any use here, and search.dynamics=rules, which goes with neither, has to suit every run.
-    config.reanalyze.fresh_fraction, config.search.pipelined = 0.0, False
-    check(config)
+    check_for_playing(config)
     builder = Builder.of(config)
     if arguments.positions is not None and (unfit := _unfit_for_positions(arguments)):
         raise ValueError(f"{', '.join(unfit)}: without a meaning with positions=...; leave out")
@@ -136,14 +134,7 @@ def _unfit_for_positions(arguments: EvaluateArguments) -> list[str]:
 
 def _seeds(arguments: EvaluateArguments) -> list[int] | None:
     """The fresh seeds to evaluate with; None for training's own."""
-    if arguments.checkpoint not in ("newest", "best"):
-        raise ValueError(
-            f"checkpoint={arguments.checkpoint!r} must be newest or best; step=... takes one by its learner step"
-        )
-    if arguments.step is not None and arguments.checkpoint == "best":
-        raise ValueError(
-            f"step={arguments.step} and checkpoint=best name two checkpoints; give one"
-        )
+    check_checkpoint(arguments.checkpoint, arguments.step)
     seeds = arguments.seeds
     if seeds is None:
         return [_FRESH_SEED] if arguments.checkpoint == "best" else None

@@ -32,7 +32,7 @@ def ladder(arguments: LadderArguments, overrides: list[str]) -> None:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
     from muzero.config.store import load_config  # torch takes seconds, and `--help` should not
-    from muzero.config.validate import check
+    from muzero.config.validate import check_for_playing
     from muzero.evaluation.ladder import as_table, can_draw, write_csv, write_png
     from muzero.progress import shared_console
     from muzero.runtime.build import configure_torch
@@ -46,9 +46,7 @@ def ladder(arguments: LadderArguments, overrides: list[str]) -> None:
     config = load_config(run_dir, overrides)
     if arguments.simulations is not None:
         config.evaluation.num_simulations = arguments.simulations
-    # Neither is of any use here, and search.dynamics=rules, which goes with neither, has to suit every run.
-    config.reanalyze.fresh_fraction, config.search.pipelined = 0.0, False
-    check(config)
+    check_for_playing(config)
     console, folder = shared_console(), run_dir / "evaluation"
     bar = Progress(
         BarColumn(),

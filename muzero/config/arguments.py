@@ -123,3 +123,13 @@ def type_name(hint: Any) -> str:
     if arguments:
         return " or ".join(map(type_name, arguments))
     return "any" if hint is Any else str(hint.__name__)
+
+
+def check_checkpoint(checkpoint: str, step: int | None) -> None:
+    """Refuse arguments that name no checkpoint of a run, or two: `newest` or `best`, or a learner step."""
+    if checkpoint not in ("newest", "best"):
+        raise ValueError(
+            f"checkpoint={checkpoint!r} must be newest or best; step=... takes one by its learner step"
+        )
+    if step is not None and checkpoint == "best":
+        raise ValueError(f"step={step} and checkpoint=best name two checkpoints; give one")

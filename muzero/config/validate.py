@@ -60,6 +60,16 @@ def check(
         )
 
 
+def check_for_playing(config: Config) -> None:
+    """Make a run's config one to play with, not to train, and `check` it.
+
+    Reanalyze and the pipelined search are turned off: neither is of any use then, and `search.dynamics=rules`, which goes
+    with neither, has to suit every run.
+    """
+    config.reanalyze.fresh_fraction, config.search.pipelined = 0.0, False
+    check(config)
+
+
 def problems(config: Config, facts: Facts | None = None) -> list[str]:
     """One sentence per problem: the setting, its value, what is allowed or what to change."""
     facts = facts or Facts()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from omegaconf import MISSING
 
-from muzero.config.arguments import run_command
+from muzero.config.arguments import check_checkpoint, run_command
 
 if TYPE_CHECKING:
     from muzero.play.session import Session
@@ -49,21 +49,14 @@ def play(arguments: PlayArguments, overrides: list[str]) -> None:
     """Play until the person quits."""
     from muzero.config.schema import OpenSpielConfig  # torch takes seconds, and `--help` should not
     from muzero.config.store import load_config
-    from muzero.config.validate import check
+    from muzero.config.validate import check_for_playing
     from muzero.play.analyst import Analyst, RunCheckpoints
     from muzero.play.refusal import Refusal
     from muzero.play.session import Session
     from muzero.runtime.build import Builder, configure_torch
     from muzero.runtime.players import open_checkpoint
 
-    if arguments.checkpoint not in ("newest", "best"):
-        raise ValueError(
-            f"checkpoint={arguments.checkpoint!r} must be newest or best; step=... takes one by its learner step"
-        )
-    if arguments.step is not None and arguments.checkpoint == "best":
-        raise ValueError(
-            f"step={arguments.step} and checkpoint=best name two checkpoints; give one"
-        )
+    check_checkpoint(arguments.checkpoint, arguments.step)
     configure_torch(arguments.threads)
     run_dir = Path(arguments.run)
     config = load_config(run_dir, overrides)
@@ -72,9 +65,7 @@ def play(arguments: PlayArguments, overrides: list[str]) -> None:
             f"run={run_dir} is of env.kind={config.env.kind}; only OpenSpiel's games can be played: "
             "muzero-evaluate runs an agent through episodes of others"
         )
-    # Neither is of any use here, and search.dynamics=rules, which goes with neither, has to suit every run.
-    config.reanalyze.fresh_fraction, config.search.pipelined = 0.0, False
-    check(config)
+    check_for_playing(config)
     step = arguments.step
     if step is None:
         step = open_checkpoint(run_dir, best=arguments.checkpoint == "best").step
