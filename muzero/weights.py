@@ -8,12 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
 StateDict = dict[str, Tensor]
+Arrays = dict[str, npt.NDArray[Any]]
 
 
 def copy_state(state: Mapping[str, Tensor]) -> StateDict:
@@ -22,6 +25,16 @@ def copy_state(state: Mapping[str, Tensor]) -> StateDict:
         name: torch.empty(value.shape, dtype=value.dtype).copy_(value.detach())
         for name, value in state.items()
     }
+
+
+def to_arrays(state: Mapping[str, Tensor]) -> Arrays:
+    """Tensors of the CPU as arrays that share their memory."""
+    return {name: np.asarray(tensor.numpy()) for name, tensor in state.items()}
+
+
+def to_tensors(arrays: Mapping[str, npt.NDArray[Any]]) -> StateDict:
+    """Arrays as tensors, copied: what another process lends is memory that must not be written to, and may vanish."""
+    return {name: torch.tensor(array) for name, array in arrays.items()}
 
 
 class WeightStore:

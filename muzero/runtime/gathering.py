@@ -14,8 +14,6 @@ from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from typing import Any, Protocol
 
-import numpy as np
-import numpy.typing as npt
 import torch
 
 from muzero.config.schema import Config
@@ -24,9 +22,9 @@ from muzero.replay.episode import Segment
 from muzero.replay.storage import RootPositions
 from muzero.runtime.build import Builder, configure_torch
 from muzero.selfplay import Totals
+from muzero.weights import Arrays
 from reanalyze import Refreshed
 
-Arrays = dict[str, npt.NDArray[Any]]
 _JOIN_SECONDS = 10.0
 
 
@@ -256,8 +254,3 @@ def serve(file_descriptor: int) -> None:
         except OSError:
             break
     gatherer.close()
-
-
-def to_arrays(state: dict[str, torch.Tensor]) -> Arrays:
-    """Weights as arrays that share the tensors' memory."""
-    return {name: np.asarray(tensor.numpy()) for name, tensor in state.items()}

@@ -13,11 +13,11 @@ from muzero.progress import Progress
 from muzero.runtime import snapshot
 from muzero.runtime.build import Builder, configure_torch
 from muzero.runtime.evaluation import RunEvaluator, as_metrics, objective, too_few_distinct
-from muzero.runtime.gathering import Gathered, LocalGatherer, ProcessGatherer, Work, to_arrays
+from muzero.runtime.gathering import Gathered, LocalGatherer, ProcessGatherer, Work
 from muzero.runtime.report import Reporter
 from muzero.runtime.signals import GracefulStop
 from muzero.selfplay import Totals
-from muzero.weights import WeightStore
+from muzero.weights import WeightStore, to_arrays
 from reanalyze import Lease, ReanalyzeWorker, Schedule
 
 logger = logging.getLogger(__name__)

@@ -14,7 +14,8 @@ import pytest
 from muzero.config.compose import compose
 from muzero.metrics import strip_timing
 from muzero.runtime.build import Builder
-from muzero.runtime.gathering import LocalGatherer, ProcessGatherer, Work, to_arrays
+from muzero.runtime.gathering import LocalGatherer, ProcessGatherer, Work
+from muzero.weights import to_arrays
 
 SMALL = ("experiment=tictactoe", "debug=smoke", "selfplay.num_games=8")
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import psutil
 import ray
-import torch
 
 from muzero.config.runtime import RayRuntimeConfig
 from muzero.config.schema import Config
@@ -29,7 +28,6 @@ from muzero.runtime.evaluation import RunEvaluator
 from muzero.runtime.fleet.faults import ask
 from muzero.runtime.fleet.links import LearnerRayLinks, RayLinks
 from muzero.runtime.fleet.messages import (
-    Arrays,
     LearnerStatus,
     Lease,
     LeaseReport,
@@ -41,6 +39,7 @@ from muzero.runtime.fleet.serving import make_server, server_of
 from muzero.runtime.fleet.shard import ReplayShard
 from muzero.runtime.fleet.training import Snapshot, Training
 from muzero.runtime.fleet.worker import SearchWorker
+from muzero.weights import Arrays, to_tensors
 
 _EVALUATOR_NICENESS = 10
 _SWITCH_SECONDS = 2e-4
@@ -237,7 +236,7 @@ class WorkerActor(Actor):
 class InferenceActor(Actor):
     """An inference server; it pulls new weights itself."""
 
-    def __init__(self, config: Config, index: int, num_clients: int, seconds: float) -> None:
+    def __init__(self, config: Config, num_clients: int, seconds: float) -> None:
         _prepare_process(config)
         builder = Builder.of(config)
         assert isinstance(config.runtime, RayRuntimeConfig)
@@ -265,11 +264,11 @@ class InferenceActor(Actor):
         """See `InferenceServer`."""
         return self._server.answer(client, request)
 
-    def report(self) -> tuple[int, dict[str, float]]:
-        """Version that answers, and statistics."""
+    def report(self) -> dict[str, float]:
+        """See `InferenceServer`."""
         if not self._serving.is_alive():
             raise RuntimeError("the inference server has ended; its log has the reason")
-        return self._server.version, self._server.report()
+        return self._server.report()
 
     def _serve(self) -> None:
         try:
@@ -287,7 +286,7 @@ class InferenceActor(Actor):
                     newer = self._links.pull_weights(self._store, version)
                     if newer is not None:
                         version, arrays = newer
-                        state = {name: torch.tensor(a) for name, a in arrays.items()}
+                        state = to_tensors(arrays)
                         self._server.load(state, version)
             time.sleep(max(0.02, self._pause))
 
@@ -302,7 +301,7 @@ class EvaluatorActor(Actor):
 
     def evaluate(self, weights: Arrays, step: int, folder: Path) -> list[dict[str, Any]]:
         """See `RunEvaluator`."""
-        state = {name: torch.tensor(array) for name, array in weights.items()}
+        state = to_tensors(weights)
         return self._evaluator.evaluate(state, step, folder)
 
 

@@ -5,8 +5,7 @@ import os
 import secrets
 import shutil
 import tempfile
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import ray
 
@@ -58,11 +57,11 @@ class Cluster:
         for name, value in _ENVIRONMENT.items():
             os.environ.setdefault(name, value)
         if config.address is None:
-            # Ray protects a new cluster by a token, and tells so at each start; this one need not be kept in a file.
             # Ray keeps the history of 100,000 calls for its dashboard, in memory that grows for an hour.
             os.environ.setdefault("RAY_task_events_report_interval_ms", "0")
             # Ray's helper processes hold out so long for a cluster that was killed, before they end.
             os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", "20")
+            # Ray protects a new cluster by a token, and tells so at each start; this one need not be kept in a file.
             os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
             logging.getLogger("ray._private.authentication").setLevel(logging.ERROR)
             self._folder = _make_folder()
@@ -103,17 +102,6 @@ class Cluster:
         """Leave the cluster; one that was started for this run ends."""
         ray.shutdown()
         self._remove_folder()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _remove_folder(self) -> None:
         if self._folder is not None:

@@ -30,8 +30,8 @@ class Member:
     retry_at: float = 0.0
     process_id: int = 0
     memory_bytes: int = 0
-    is_asked: bool = False
-    """Whether a sign of life is awaited."""
+    num_calls: int = 0
+    """Answers awaited of it."""
     serves: bool = False
     """Whether it has been given all that it needs, and works."""
 
@@ -44,7 +44,6 @@ class Member:
 @dataclass(slots=True)
 class _Call:
     member: Member
-    incarnation: int
     what: str
     then: Callable[[Any], None]
     failed: Callable[[], None] | None
@@ -128,11 +127,8 @@ class Crew:
             seconds: Deadline; infinity waits as long as the member lives.
         """
         deadline = self._clock() + (self._seconds if seconds is None else seconds)
-        self._calls[reference] = _Call(member, member.incarnation, what, then, failed, deadline)
-
-    def num_calls(self, member: Member) -> int:
-        """Answers awaited of a member."""
-        return sum(call.member is member for call in self._calls.values())
+        member.num_calls += 1
+        self._calls[reference] = _Call(member, what, then, failed, deadline)
 
     def poll(self, seconds: float) -> None:
         """Handle answers, for at most about `seconds` while there are none; look at deadlines; make anew who is due.
@@ -154,8 +150,8 @@ class Crew:
         else:
             time.sleep(seconds)
         now = self._clock()
-        for call in list(self._calls.values()):
-            if now > call.deadline and self._calls_contain(call):
+        for reference, call in list(self._calls.items()):
+            if now > call.deadline and reference in self._calls:  # not dropped with one before it
                 self.lose(call.member, f"no answer to {call.what!r} by its deadline")
         for member in list(self._members.values()):
             if member.actor is None and now >= member.retry_at:
@@ -180,7 +176,7 @@ class Crew:
 
     def _begin(self, member: Member) -> None:
         member.incarnation += 1
-        member.is_ready = member.is_asked = member.serves = False
+        member.is_ready = member.serves = False
         member.actor = self._make(member)
 
         def note(process_id: int) -> None:
@@ -194,6 +190,7 @@ class Crew:
         member.is_ready = member.serves = False
         dropped = [ref for ref, call in self._calls.items() if call.member is member]
         calls = [self._calls.pop(reference) for reference in dropped]
+        member.num_calls = 0
         if actor is not None:
             try:
                 ray.kill(actor)
@@ -201,21 +198,18 @@ class Crew:
                 logger.debug("%s could not be killed: %r", member.name, error)
         return calls
 
-    def _calls_contain(self, call: _Call) -> bool:
-        return any(other is call for other in self._calls.values())
-
     def _answer(self, reference: Any) -> None:
         call = self._calls.pop(reference, None)
         if call is None:  # dropped while the answers before it were handled
             return
         member = call.member
+        member.num_calls -= 1
         try:
             answer = ray.get(reference, timeout=self._seconds)
         except ray.exceptions.RayError as error:
             if isinstance(own_error(error), self._fatal):
                 raise own_error(error) from error
-            if call.incarnation == member.incarnation:
-                self.lose(member, f"asked to {call.what}: {describe(error)}")
+            self.lose(member, f"asked to {call.what}: {describe(error)}")
             if call.failed is not None:
                 call.failed()
             return

@@ -8,12 +8,10 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
-import torch
-
 from muzero.checkpoint import Checkpoint, Part
 from muzero.config.schema import Config
-from muzero.runtime.fleet.messages import Arrays
 from muzero.runtime.fleet.training import Snapshot
+from muzero.weights import Arrays, to_arrays, to_tensors
 
 
 def part_name(name: str, index: int) -> str:
@@ -74,8 +72,8 @@ class Cut:
 
     def finish(self, snapshot: Snapshot, state: dict[str, Any], config: Config) -> dict[str, Part]:
         """All parts, with the learner's and the supervisor's own `state`."""
-        tensors = {name: torch.tensor(array) for name, array in snapshot.tensors.items()}
-        acting = {name: torch.tensor(array) for name, array in snapshot.acting.items()}
+        tensors = to_tensors(snapshot.tensors)
+        acting = to_tensors(snapshot.acting)
         return {
             **self.parts,
             "learner": tensors,
@@ -88,10 +86,7 @@ class Cut:
 
 def learner_arrays(checkpoint: Checkpoint) -> tuple[Arrays, dict[str, Any]]:
     """The learner's state in a checkpoint."""
-    tensors = checkpoint.tensors("learner")
-    return {name: tensor.numpy() for name, tensor in tensors.items()}, checkpoint.json(
-        "learner_state"
-    )
+    return to_arrays(checkpoint.tensors("learner")), checkpoint.json("learner_state")
 
 
 def shard_state(checkpoint: Checkpoint, index: int) -> tuple[Arrays | None, dict[str, Any]]:

@@ -93,12 +93,12 @@ class Hiring:
                 _on_cpu(config), index, count, incarnation, log
             )
         if role == SERVER:
-            return self._make_server(index)
+            return self._make_server()
         if role == EVALUATOR:
             return remote(EvaluatorActor, **stays).remote(_on_cpu(config))
         return remote(WeightStoreActor, **stays).remote()
 
-    def _make_server(self, index: int) -> Any:
+    def _make_server(self) -> Any:
         """On a GPU of its own if there is one beside the learner's, else on half of that, else on the processor."""
         config = self._config
         gpus = self._cluster.num_gpus if config.runtime.device != "cpu" else 0.0
@@ -112,12 +112,12 @@ class Hiring:
             options["scheduling_strategy"] = "SPREAD"
         clients = num_clients(
             config.reanalyze.fresh_fraction > 0.0,
-            max(1, self.most_workers()),
+            self.most_workers(),
             servers,
         )
         own = config if gpus > 0 else _on_cpu(config)
         seconds = self._runtime.deadline_seconds
-        return remote(InferenceActor, **options).remote(own, index, clients, seconds)
+        return remote(InferenceActor, **options).remote(own, clients, seconds)
 
 
 def _on_cpu(config: Config) -> Config:

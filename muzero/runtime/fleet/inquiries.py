@@ -80,8 +80,8 @@ class Inquiries:
         )
 
     def _ask_server(self, member: Member) -> None:
-        def note(answer: tuple[int, dict[str, float]]) -> None:
-            self._reporter.note_server(member.index, *answer)
+        def note(statistics: dict[str, float]) -> None:
+            self._reporter.note_server(member.index, statistics)
 
         self._ask(member, "tell its statistics", lambda: member.actor.report.remote(), note)
 
@@ -89,7 +89,7 @@ class Inquiries:
         # The learner trains in the thread that would answer; a worker with a lease answers by its report.
         if not member.serves or member.role == LEARNER:
             return
-        if member.role == WORKER and self._crew.num_calls(member) > 0:
+        if member.role == WORKER and member.num_calls > 0:
             return
 
         def note(memory_bytes: int) -> None:

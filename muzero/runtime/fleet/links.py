@@ -7,7 +7,6 @@ from muzero.replay.segment_block import SegmentBlock
 from muzero.runtime.fleet.faults import ask
 from muzero.runtime.fleet.insert_log import Stamp
 from muzero.runtime.fleet.messages import (
-    Arrays,
     InsertAck,
     Positions,
     Samples,
@@ -16,6 +15,7 @@ from muzero.runtime.fleet.messages import (
     StoreLost,
 )
 from muzero.runtime.fleet.training import Update
+from muzero.weights import Arrays
 from reanalyze import Refreshed
 
 

@@ -6,13 +6,9 @@ Whatever changes something carries who sent it, in which incarnation and as whic
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy.typing as npt
-
 from muzero.replay.batch import Batch
 from muzero.replay.storage import RootPositions
 from muzero.selfplay import Totals
-
-Arrays = dict[str, npt.NDArray[Any]]
 
 SELFPLAY, REANALYZE = "selfplay", "reanalyze"
 

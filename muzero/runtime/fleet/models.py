@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy.typing as npt
-import torch
 
 from mcts.base import FloatArray, ModelOutput, RootOutput, Selection
+from mcts.pipeline import split_rows
 from muzero.config.schema import Config
 from muzero.inference import RemoteModel, ServerLost
 from muzero.inference.local import LocalModel
 from muzero.runtime.build import Builder
+from muzero.weights import to_tensors
 
 logger = logging.getLogger(__name__)
 
@@ -200,7 +201,7 @@ class CentralModels:
         simulations = (
             builder.config.selfplay.num_simulations or builder.config.search.num_simulations
         )
-        first = (num_games + 1) // 2
+        first = split_rows(num_games)
         halves = (first, num_games - first)
         return [
             (number, self._add(f"games {half}", builder.network_model(number, simulations + 1)))
@@ -264,8 +265,7 @@ class CentralModels:
         assert self._weights is not None
         version, weights = self._weights
         if model.own.version != version:
-            # Copied: what comes from an object store is read-only memory.
-            state = {name: torch.tensor(array) for name, array in weights.items()}
+            state = to_tensors(weights)
             model.own.load(state, version)
 
     def _await_server(self, model: SwitchedModel) -> None:

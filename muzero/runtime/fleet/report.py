@@ -13,11 +13,17 @@ from muzero.runtime.fleet.leasing import Leasing
 from muzero.runtime.fleet.messages import LearnerStatus, LeaseReport
 from muzero.runtime.fleet.waiting import CAUSES
 
-_MEANS = ("used_fraction", "reuse", "never_sampled_fraction", "fresh_fraction")
-_OWN = (
-    "samples_per_insert",
-    "limiter_error",
-)  # of a shard's own limiter, which decides nothing here
+# Of a shard's own limiter, which decides nothing here.
+_OWN = ("samples_per_insert", "limiter_error")
+_MEANS = (
+    "used_fraction",
+    "reuse",
+    "never_sampled_fraction",
+    "fresh_fraction",
+    "target_age",
+    "value_change",
+    "policy_change",
+)
 
 
 @dataclass(slots=True)
@@ -26,7 +32,6 @@ class Window:
 
     seconds: float = 0.0
     busy_seconds: float = 0.0
-    samples: int = 0
     steps: int = 0
     waits: dict[str, float] = field(default_factory=lambda: dict.fromkeys(CAUSES, 0.0))
     worker_seconds: float = 0.0
@@ -37,7 +42,6 @@ class Window:
     """Thereof because the limiter refused one of self-play."""
     split: dict[str, float] = field(default_factory=dict)
     """Seconds of leases by what they went to."""
-    leases: int = 0
     freshness: tuple[float, float] = 0.0, 0.0
     """Sum over learner steps of the share of fresh targets, and number of the steps."""
     target_age: float = 0.0
@@ -60,8 +64,8 @@ class FleetReporter:
         self.newest: Row = {}
         """The newest row."""
 
-    def note_status(self, status: LearnerStatus, samples: int) -> None:
-        """The learner's report, and how many positions it sampled meanwhile."""
+    def note_status(self, status: LearnerStatus) -> None:
+        """The learner's report."""
         metrics = self._metrics
         for name, (total, weight) in status.means.items():
             metrics.mean(name, total / weight, weight)
@@ -72,7 +76,6 @@ class FleetReporter:
         for window in (self._row, self._interval):
             window.seconds += status.seconds
             window.busy_seconds += status.busy_seconds
-            window.samples += samples
             window.steps += status.steps
             if status.steps:
                 window.target_age = status.target_age
@@ -90,7 +93,6 @@ class FleetReporter:
         self._metrics.maximum("fleet/worker_memory_bytes", report.memory_bytes)
         self._metrics.mean("fleet/local_inference_fraction", float(report.used_local_inference))
         for window in (self._row, self._interval):
-            window.leases += 1
             for name, seconds in report.split.items():
                 window.split[name] = window.split.get(name, 0.0) + seconds
 
@@ -106,8 +108,8 @@ class FleetReporter:
         """A shard's statistics."""
         self._shards[index] = statistics
 
-    def note_server(self, index: int, version: int, statistics: dict[str, float]) -> None:
-        """An inference server's version and statistics: means over the servers, sums of rows and clients."""
+    def note_server(self, index: int, statistics: dict[str, float]) -> None:
+        """An inference server's statistics: means over the servers, sums of rows and clients."""
         for name, value in statistics.items():
             if name in ("inference/rows_per_second", "inference/clients"):
                 self._servers[index] = self._servers.get(index, {}) | {name: value}
@@ -241,6 +243,5 @@ def _merge(shards: Sequence[dict[str, float]]) -> dict[str, float]:
         values = [shard[name] for shard in shards if name in shard]
         if leaf in _OWN:
             continue
-        is_mean = leaf in _MEANS or leaf in ("target_age", "value_change", "policy_change")
-        merged[name] = sum(values) / len(values) if is_mean else sum(values)
+        merged[name] = sum(values) / len(values) if leaf in _MEANS else sum(values)
     return merged

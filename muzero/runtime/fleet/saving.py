@@ -45,7 +45,7 @@ class Saver:
         self._cut: Cut | None = None
         self._evaluates = False
         self._logs_to_forget: dict[int, int] | None = None
-        self._evaluating: tuple[int, Any] | None = None
+        self._evaluating: int | None = None
         self._evaluation: dict[str, float] | None = None
         self._best: float | None = None
         self._best_step: int | None = None
@@ -155,12 +155,12 @@ class Saver:
 
     def _evaluate(self, snapshot: Snapshot) -> None:
         if self._evaluating is not None:
-            self._tell(f"the evaluation of learner step {self._evaluating[0]} still goes on")
+            self._tell(f"the evaluation of learner step {self._evaluating} still goes on")
             return
         self._evaluates = False
         crew = self._staff.crew
         member = crew.get(EVALUATOR)
-        self._evaluating = snapshot.step, snapshot.acting
+        self._evaluating = snapshot.step
         if member is None:
             member = next(iter(crew.all(EVALUATOR)), None) or crew.add(EVALUATOR, 0)
             if member.actor is None:  # it is being made anew
@@ -203,7 +203,6 @@ class Saver:
             self._checkpoints.wait()
         except CheckpointError as error:
             self._tell(str(error))
-            logger.error("%s", error)
             return False
         return True
 

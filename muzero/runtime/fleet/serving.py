@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from mcts.pipeline import split_rows
 from muzero.inference import BatchingRule, InferenceServer
 from muzero.inference.precision import choose_bfloat16
 from muzero.runtime.build import Builder
@@ -12,17 +13,17 @@ GROUPS = 2
 _SPARE_WORKERS = 1  # a worker that was made anew may attach before the old one's place is free
 
 
-def num_clients(config_reanalyzes: bool, num_workers: int, num_servers: int) -> int:
+def num_clients(reanalyzes: bool, num_workers: int, num_servers: int) -> int:
     """Clients that a server has to have room for."""
     workers = -(-num_workers // num_servers) + _SPARE_WORKERS
-    return workers * (GROUPS + int(config_reanalyzes))
+    return workers * (GROUPS + int(reanalyzes))
 
 
 def make_server(builder: Builder, clients: int) -> InferenceServer:
     """A server with room for so many clients of this run."""
     config = builder.config
     search, selfplay, reanalyze = config.search, config.selfplay, config.reanalyze
-    rows = (selfplay.num_games + 1) // GROUPS
+    rows = split_rows(selfplay.num_games)  # of the larger group
     simulations = selfplay.num_simulations or search.num_simulations
     if reanalyze.fresh_fraction > 0.0:
         rows = max(rows, reanalyze.batch_size)

@@ -15,7 +15,8 @@ from muzero.config.schema import Config
 from muzero.replay.segment_block import SegmentBlock
 from muzero.runtime.build import Builder, Role, role_seed
 from muzero.runtime.fleet.insert_log import InsertLog, Stamp, cuts, read_log
-from muzero.runtime.fleet.messages import Arrays, InsertAck, Positions, Samples
+from muzero.runtime.fleet.messages import InsertAck, Positions, Samples
+from muzero.weights import Arrays
 from reanalyze import Lease, ReanalyzeWorker, Refreshed
 
 logger = logging.getLogger(__name__)

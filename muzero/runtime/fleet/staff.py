@@ -127,7 +127,7 @@ class Staff:
                 self._tell(f"search worker {index} joins")
                 self.crew.add(WORKER, index)
         for index, member in workers.items():
-            if index >= count and self.crew.num_calls(member) == 0:
+            if index >= count and member.num_calls == 0:
                 self._tell(f"search worker {index} leaves")
                 self.crew.remove(member)
 

@@ -58,7 +58,6 @@ class FleetRuntime:
         assert isinstance(runtime, RayRuntimeConfig)
         configure_torch(1)
         self.config, self.run_dir, self._runtime = config, run_dir, runtime
-        self._checkpoint = checkpoint
         self._learner_step = 0 if checkpoint is None else checkpoint.step
         self._stop_step: int | None = None
         self._is_learning = True
@@ -220,7 +219,7 @@ class FleetRuntime:
         now = time.monotonic()
         self._inquiries.ask(now, max(0, self._limiter.allowance - self._sampled_before))
         workers = self._crew.serving(WORKER)
-        idle = sum(self._crew.num_calls(member) == 0 for member in workers)
+        idle = sum(member.num_calls == 0 for member in workers)
         self._reporter.note_workers(
             now - before, workers=len(workers), idle=idle, blocked=self._is_blocked
         )
@@ -241,7 +240,7 @@ class FleetRuntime:
             return
         for ahead in range(1, LEASES_AHEAD + 1):
             for member in self._crew.serving(WORKER):
-                if member.index >= self._staff.num_workers or self._crew.num_calls(member) >= ahead:
+                if member.index >= self._staff.num_workers or member.num_calls >= ahead:
                     continue
                 plan = self._leasing.plan(now)
                 if plan is None:
@@ -283,7 +282,7 @@ class FleetRuntime:
         before = self.learner_step
         sampled, self._sampled = status.sampled - self._sampled, status.sampled
         self._limiter.record_samples(sampled)
-        self._reporter.note_status(status, sampled)
+        self._reporter.note_status(status)
         self._learner_step = status.step
         self._staff.newest_version = max(self._staff.newest_version, status.version)
         if status.step > before:
@@ -342,7 +341,7 @@ class FleetRuntime:
         deadline = time.monotonic() + _LAST_LEASES_SECONDS
         while time.monotonic() < deadline and (
             (stopped and self._is_learning and self._crew.get(LEARNER) is not None)
-            or any(self._crew.num_calls(member) for member in self._crew.serving(WORKER))
+            or any(member.num_calls for member in self._crew.serving(WORKER))
         ):
             self._turn(grants=False)
         self._saver.finish(self._turn_quietly, evaluates=not stopped)
@@ -383,7 +382,7 @@ class FleetRuntime:
         limiter = self._limiter
         roles = ", ".join(
             f"{member.name} {'works' if member.serves else 'is being made'}"
-            f" ({self._crew.num_calls(member)} answers awaited)"
+            f" ({member.num_calls} answers awaited)"
             for member in self._crew.all()
         )
         return (

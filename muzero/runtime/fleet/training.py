@@ -9,16 +9,16 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 import psutil
-import torch
 
 from muzero.config.runtime import RayRuntimeConfig
 from muzero.config.schema import Config
 from muzero.replay.batch import Batch
 from muzero.runtime.build import Builder, Role, role_seed
 from muzero.runtime.fleet.loader import Loader, Ready, SampleLink
-from muzero.runtime.fleet.messages import Arrays, LearnerStatus, ShardAddress
+from muzero.runtime.fleet.messages import LearnerStatus, ShardAddress
 from muzero.runtime.fleet.waiting import WaitAccount
 from muzero.runtime.report import step_metrics
+from muzero.weights import Arrays, to_arrays, to_tensors
 
 _PRIORITY_STEPS = 8  # are sent together
 
@@ -94,7 +94,7 @@ class Training:
         self, tensors: Arrays, meta: dict[str, Any], *, offset: int, newest_version: int
     ) -> None:
         """Go on from a snapshot, with versions above `newest_version`."""
-        copies = {name: torch.tensor(array) for name, array in tensors.items()}
+        copies = to_tensors(tensors)
         self._learner.restore(copies, meta)
         self._offset = max(offset, newest_version + 1 - self._learner.num_steps_done)
 
@@ -160,20 +160,19 @@ class Training:
         """What has happened since the last call."""
         with self._lock:
             seconds = time.monotonic() - self._window_start
-            ages = np.array(self._target_ages or [0.0])
             status = LearnerStatus(
                 step=self._learner.num_steps_done,
                 version=self.version,
                 sampled=self._loader.sampled,
-                means={name: (total, weight) for name, (total, weight) in self._means.items()},
-                lasts=dict(self._lasts),
+                means=self._means,
+                lasts=self._lasts,
                 steps=self._steps,
                 seconds=seconds,
                 busy_seconds=self._busy_seconds,
                 wait_seconds=self._waits.take(),
                 ready_batches=self._loader.num_ready,
                 memory_bytes=self._process.memory_info().rss,
-                target_age=float(np.median(ages)),
+                target_age=float(np.median(self._target_ages or [0.0])),
             )
             self._reset_window()
             return status
@@ -230,7 +229,7 @@ class Training:
         if wait or anew:
             if self._publishing is not None:
                 self._publishing.result()
-            self._links.publish(self.version, _arrays(self._learner.acting_weights()))
+            self._links.publish(self.version, to_arrays(self._learner.acting_weights()))
             self._published_at = time.monotonic()
             return
         if time.monotonic() - self._published_at < self._publish_seconds:
@@ -240,7 +239,7 @@ class Training:
                 return
             self._publishing.result()
         self._published_at = time.monotonic()
-        weights = _arrays(self._learner.acting_weights())
+        weights = to_arrays(self._learner.acting_weights())
         self._publishing = self._publisher.submit(self._links.publish, self.version, weights)
 
     def _is_interrupted(self) -> bool:
@@ -258,9 +257,5 @@ class Training:
         tensors, meta = self._learner.state()
         acting = self._learner.acting_weights()
         return Snapshot(
-            self._learner.num_steps_done, _arrays(tensors), meta, _arrays(acting), self._offset
+            self._learner.num_steps_done, to_arrays(tensors), meta, to_arrays(acting), self._offset
         )
-
-
-def _arrays(tensors: dict[str, torch.Tensor]) -> Arrays:
-    return {name: tensor.numpy() for name, tensor in tensors.items()}

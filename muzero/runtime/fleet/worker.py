@@ -13,7 +13,6 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import psutil
-import torch
 
 from muzero.config.schema import Config
 from muzero.inference import ServerLost
@@ -23,7 +22,6 @@ from muzero.runtime.build import Builder, Role, role_seed
 from muzero.runtime.fleet.insert_log import Stamp
 from muzero.runtime.fleet.messages import (
     SELFPLAY,
-    Arrays,
     InsertAck,
     Lease,
     LeaseReport,
@@ -34,14 +32,14 @@ from muzero.runtime.fleet.messages import (
 )
 from muzero.runtime.fleet.models import ModelSource
 from muzero.selfplay import SelfPlay, Totals
+from muzero.weights import Arrays, to_tensors
 from reanalyze import Refreshed, Refresher
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-_BLOCK_BYTES = (
-    16_000_000  # a message that is bigger is hard to place in an object store that is nearly full
-)
+# A message that is bigger is hard to place in an object store that is nearly full.
+_BLOCK_BYTES = 16_000_000
 _MOST_UNSENT = 64  # blocks
 _PAUSE_SECONDS = 0.25  # behind an insert that failed: a shard takes seconds to be back
 
@@ -172,8 +170,7 @@ class SearchWorker:
         self._models.prepare(version, arrays, lease.server)
         for model in self._local_models():
             if model.version != version:
-                # Copied: what comes from an object store is read-only memory.
-                model.load({name: torch.tensor(a) for name, a in arrays.items()}, version)
+                model.load(to_tensors(arrays), version)
 
     def _local_models(self) -> list[Any]:
         models: list[Any] = [group.model for group in self._groups]

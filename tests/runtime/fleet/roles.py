@@ -17,7 +17,6 @@ from muzero.replay import Segment
 from muzero.replay.segment_block import SegmentBlock
 from muzero.runtime.fleet.insert_log import Stamp
 from muzero.runtime.fleet.messages import (
-    Arrays,
     InsertAck,
     Lease,
     Positions,
@@ -27,6 +26,7 @@ from muzero.runtime.fleet.messages import (
     StoreLost,
 )
 from muzero.runtime.fleet.shard import ReplayShard
+from muzero.weights import Arrays
 from reanalyze import Refreshed
 
 

@@ -117,7 +117,7 @@ def test_a_row_tells_of_all_roles(case: Case) -> None:
     leasing.done(report, 0.0)
     reporter.note_lease(report)
     leasing.limiter.record_samples(160)
-    reporter.note_status(status(), 160)
+    reporter.note_status(status())
     reporter.note_workers(2.0, workers=4, idle=1, blocked=True)
     reporter.note_workers(2.0, workers=4, idle=3, blocked=False)
     case.clock.now = 4.0
@@ -158,13 +158,13 @@ def test_a_row_tells_of_all_roles(case: Case) -> None:
 
 def test_a_second_row_tells_of_its_own_time(case: Case) -> None:
     reporter = case.reporter
-    reporter.note_status(status(), 160)
+    reporter.note_status(status())
     case.leasing.totals.env_steps = 100
     case.clock.now = 2.0
     reporter.write(10, {})
     case.leasing.totals.env_steps = 130
     wait = {"limiter": 0.0, "assembly": 0.0, "transfer": 1.0}
-    reporter.note_status(status(wait_seconds=wait, means={"learner/loss": (8.0, 2.0)}), 32)
+    reporter.note_status(status(wait_seconds=wait, means={"learner/loss": (8.0, 2.0)}))
     case.clock.now = 4.0
     row = reporter.write(20, {})
     assert row["learner/wait_transfer_fraction"] == 0.5
@@ -175,9 +175,9 @@ def test_a_second_row_tells_of_its_own_time(case: Case) -> None:
 
 def test_the_controller_sees_its_own_interval(case: Case) -> None:
     reporter, leasing = case.reporter, case.leasing
-    reporter.note_status(status(), 160)
+    reporter.note_status(status())
     reporter.write(10, {})  # does not end the controller's interval
-    reporter.note_status(status(busy_seconds=2.0, wait_seconds={"limiter": 0.25}), 160)
+    reporter.note_status(status(busy_seconds=2.0, wait_seconds={"limiter": 0.25}))
     reporter.note_workers(1.0, workers=4, idle=2, blocked=True)
     reporter.note_workers(3.0, workers=4, idle=1, blocked=False)
     leasing.selfplay_rate, leasing.reanalyze_rate = 50.0, 70.0
@@ -197,7 +197,7 @@ def test_the_controller_sees_its_own_interval(case: Case) -> None:
 
 
 def test_the_controllers_next_interval_begins_with_nothing(case: Case) -> None:
-    case.reporter.note_status(status(), 160)
+    case.reporter.note_status(status())
     case.reporter.note_workers(1.0, workers=4, idle=2, blocked=True)
     perceive(case)
     seen = perceive(case)
@@ -208,8 +208,8 @@ def test_the_controllers_next_interval_begins_with_nothing(case: Case) -> None:
 
 def test_a_moment_without_steps_says_nothing_of_ages(case: Case) -> None:
     """The learner is asked twenty times a second: the last answer before a decision may tell of no step."""
-    case.reporter.note_status(status(), 160)
-    case.reporter.note_status(status(**QUIET), 0)
+    case.reporter.note_status(status())
+    case.reporter.note_status(status(**QUIET))
     seen = perceive(case)
     assert seen.target_age_median == 7.0 and seen.fresh_fraction == pytest.approx(0.4)
     assert seen.learner_samples_per_second == 10 * 16 / 4.0
@@ -217,9 +217,9 @@ def test_a_moment_without_steps_says_nothing_of_ages(case: Case) -> None:
 
 def test_freshness_is_that_of_the_samples(case: Case) -> None:
     """Answers that tell of many steps weigh more."""
-    case.reporter.note_status(status(), 160)
+    case.reporter.note_status(status())
     one = {"reanalyze/fresh_fraction": (1.0, 1.0)}
-    case.reporter.note_status(status(steps=1, means=one), 16)
+    case.reporter.note_status(status(steps=1, means=one))
     assert perceive(case).fresh_fraction == pytest.approx(5.0 / 11.0)
 
 

@@ -13,10 +13,10 @@ from muzero.config.schema import Config
 from muzero.learner import TrainingDiverged
 from muzero.runtime.build import Builder
 from muzero.runtime.fleet import loader as loader_module
-from muzero.runtime.fleet.messages import Arrays, ShardLost
+from muzero.runtime.fleet.messages import ShardLost
 from muzero.runtime.fleet.shard import ReplayShard
 from muzero.runtime.fleet.training import Training
-from muzero.runtime.gathering import to_arrays
+from muzero.weights import Arrays, to_arrays
 from tests.runtime.fleet.roles import FleetLinks, address, fill_shard, small, until
 
 BATCH, STEPS = 16, 20

@@ -10,11 +10,11 @@ import torch
 from muzero.config.schema import Config
 from muzero.runtime.build import Builder
 from muzero.runtime.fleet import worker as worker_module
-from muzero.runtime.fleet.messages import REANALYZE, SELFPLAY, Arrays
+from muzero.runtime.fleet.messages import REANALYZE, SELFPLAY
 from muzero.runtime.fleet.models import OwnModels
 from muzero.runtime.fleet.shard import ReplayShard
 from muzero.runtime.fleet.worker import SearchWorker
-from muzero.runtime.gathering import to_arrays
+from muzero.weights import Arrays, to_arrays
 from tests.runtime.fleet.roles import FleetLinks, Store, address, lease, small
 
 GAME = 9  # most moves of a game of tic-tac-toe
