@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,15 @@ def _prepare_process(config: Config) -> None:
     """What every role's process does first: threads, and whose signals it heeds."""
     configure_torch(config.runtime.learner_threads)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the supervisor decides when to end
+
+
+def _or_end(work: Callable[[], None]) -> None:
+    """Work in a thread without which the process is of no use: it ends with it, and the supervisor makes another."""
+    try:
+        work()
+    except BaseException:
+        traceback.print_exc()
+    os._exit(1)
 
 
 class Actor:
@@ -244,9 +254,8 @@ class InferenceActor(Actor):
         self._store: Any = None
         self._pause = config.runtime.publish_seconds / 2
         self._server = make_server(builder, num_clients)
-        self._serving = threading.Thread(target=self._serve, name="inference", daemon=True)
-        self._serving.start()
-        threading.Thread(target=self._pull, name="weights", daemon=True).start()
+        for name, work in (("inference", self._server.serve), ("weights", self._pull)):
+            threading.Thread(target=_or_end, args=(work,), name=name, daemon=True).start()
 
     def set_store(self, store: Any) -> None:
         """Pull weights from this store from now on."""
@@ -266,16 +275,7 @@ class InferenceActor(Actor):
 
     def report(self) -> dict[str, float]:
         """See `InferenceServer`."""
-        if not self._serving.is_alive():
-            raise RuntimeError("the inference server has ended; its log has the reason")
         return self._server.report()
-
-    def _serve(self) -> None:
-        try:
-            self._server.serve()
-        except BaseException:
-            traceback.print_exc()
-            os._exit(1)  # the supervisor makes another, and clients notice at once
 
     def _pull(self) -> None:
         """Load newer weights as they come, for as long as the process lives."""
