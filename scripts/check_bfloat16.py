@@ -6,11 +6,13 @@
 With `--run` the weights are those of a run's newest checkpoint, and its settings are kept but for those given; else the
 network is untrained, which says little. Positions are those that self-play meets. Searches are without noise, so that the
 precision is all that differs. `same_most_visited` is the share of roots whose most visited action is the same, `visit_variation`
-the mean total variation distance of visit fractions; see `muzero.inference.calibration`. The last line is one JSON object.
+the mean total variation distance of visit fractions; see `muzero.inference.calibration`. The log says what multiplies in bfloat16.
+The last line is one JSON object.
 """
 
 import argparse
 import json
+import logging
 import time
 from pathlib import Path
 from typing import Any
@@ -65,6 +67,8 @@ def main() -> None:
     parser.add_argument("--run", type=Path, help="run folder whose weights and settings are taken")
     parser.add_argument("--roots", type=int, default=1024, help="positions to compare")
     arguments = parser.parse_args()
+    logging.basicConfig(format="%(message)s")
+    logging.getLogger("muzero.inference").setLevel(logging.INFO)
     configure_torch(1)
     weights: dict[str, torch.Tensor] | None = None
     version = 0
@@ -80,7 +84,11 @@ def main() -> None:
     config.search.pipelined = False
     builder = Builder.of(config)
     observation, legal = gather(builder, weights, arguments.roots)
-    settings = search_settings(config.search, config.selfplay.num_simulations)
+    settings = search_settings(
+        config.search,
+        config.selfplay.num_simulations,
+        num_chance_codes=config.network.num_chance_codes,
+    )
     models = {}
     for name, bfloat16 in (("float32", False), ("bfloat16", True)):
         models[name] = model = LocalModel(

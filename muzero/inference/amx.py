@@ -16,15 +16,16 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from llvmlite import binding, ir
+from llvmlite import ir
 from numba import carray, types
-from numba.core import cgutils, config
+from numba.core import cgutils
 
 from muzero.inference.emit import (
     INT8,
     INT64,
     POINTER,
     call,
+    compiles_for,
     inlined,
     intrinsic,
     load,
@@ -32,6 +33,7 @@ from muzero.inference.emit import (
     number,
     splat,
     store_numbers,
+    to_bfloat16,
 )
 from muzero.inference.jobs import (
     BIAS,
@@ -71,14 +73,9 @@ _ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA = 158, 0x1023, 18
 @cache
 def has_amx() -> bool:
     """Whether this processor has the unit for bfloat16, numba may use it and the system lets this process."""
-    features = binding.get_host_cpu_features()
-    if not (features.get("amx-bf16") and features.get("amx-tile") and features.get("avx512f")):
+    if not compiles_for("amx-bf16", "amx-tile", "avx512f"):
         return False
     if sys.platform != "linux" or platform.machine() != "x86_64":
-        return False
-    if any(
-        getattr(config, name) for name in ("CPU_NAME", "CPU_FEATURES")
-    ):  # numba was told to compile for another processor
         return False
     # Linux saves the unit's registers of those processes only that have asked for them.
     libc = ctypes.CDLL(None, use_errno=True)
@@ -92,13 +89,6 @@ def tile_shapes() -> npt.NDArray[np.uint8]:
     shapes[16:32].view(np.uint16)[:] = 64
     shapes[48:56] = 16
     return shapes
-
-
-def to_bfloat16(x: npt.NDArray[np.float32]) -> npt.NDArray[np.uint16]:
-    """Round to the nearest, ties to even; the same shape."""
-    bits = np.ascontiguousarray(x, np.float32).view(np.uint32)
-    rounded: npt.NDArray[np.uint16] = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
-    return rounded
 
 
 def pack(weight: npt.NDArray[np.float32]) -> npt.NDArray[np.uint16]:

@@ -8,8 +8,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from llvmlite import ir
-from numba.core import cgutils
+import numpy as np
+import numpy.typing as npt
+from llvmlite import binding, ir
+from numba.core import cgutils, config
 from numba.extending import intrinsic as _intrinsic
 
 from mcts import jit
@@ -40,9 +42,35 @@ def _sources() -> str:
     return jit.digest_of(here | numbers | elsewhere)
 
 
+@cache
+def compiles_for(*features: str) -> bool:
+    """Whether this processor has all of LLVM's `features` and numba, which keeps compiled code by processor, uses them."""
+    if any(getattr(config, name) for name in ("CPU_NAME", "CPU_FEATURES")):
+        return False  # it was told to compile for another processor
+    host = binding.get_host_cpu_features()
+    return all(host.get(feature) for feature in features)
+
+
 INT64, INT32, INT16, INT8 = (ir.IntType(bits) for bits in (64, 32, 16, 8))
 FLOAT = ir.FloatType()
 POINTER = INT8.as_pointer()
+
+
+class _BFloat16(ir.Type):
+    """LLVM's type, which llvmlite does not have."""
+
+    def __str__(self) -> str:
+        return "bfloat"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _BFloat16)
+
+    def __hash__(self) -> int:
+        return hash(_BFloat16)
+
+
+BFLOAT16 = _BFloat16()
+"""Only for the arguments of instructions: in memory and between them a bfloat16 is an `INT16`."""
 
 Value = Any
 """An LLVM value; llvmlite has no types to check."""
@@ -114,6 +142,13 @@ def loop(
     builder.cbranch(builder.icmp_signed("<", next_index, count), inside, after)
     builder.position_at_end(after)
     return following
+
+
+def to_bfloat16(x: npt.NDArray[np.float32]) -> npt.NDArray[np.uint16]:
+    """Round to the nearest, ties to even; the same shape."""
+    bits = np.ascontiguousarray(x, np.float32).view(np.uint32)
+    rounded: npt.NDArray[np.uint16] = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
+    return rounded
 
 
 def rounded(builder: Any, value: Value) -> Value:

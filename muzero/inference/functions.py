@@ -1,6 +1,6 @@
-"""The compiled functions that kernels call by their addresses: one set for float32, one for bfloat16.
+"""The compiled functions that kernels call by their addresses: one set for each way to multiply.
 
-A kernel is so compiled once for both, and the functions once for all kernels.
+A kernel is so compiled once for all of them, and the functions once for all kernels.
 """
 
 from collections.abc import Callable
@@ -10,12 +10,13 @@ from typing import Any, NamedTuple
 from llvmlite import ir
 from numba import carray, cfunc, types
 
-from muzero.inference import amx, runs, tiles
+from muzero.inference import amx, panels, runs, tiles
 from muzero.inference.emit import FLOAT, INT64, intrinsic
+from muzero.inference.precision import Unit
 
 
 class Functions(NamedTuple):
-    """Addresses of compiled functions for one type of number."""
+    """Addresses of compiled functions for one unit and its type of number."""
 
     run_layer: int
     """`(job)`, see `muzero.inference.jobs`."""
@@ -58,18 +59,26 @@ _COMPILED: list[Any] = []
 
 
 @cache
-def functions(bfloat16: bool) -> Functions:
+def functions(unit: Unit) -> Functions:
     """Compiled, or read from numba's cache, on first use.
 
-    Raises RuntimeError if bfloat16 is asked for and `amx.has_amx()` is False.
+    Raises RuntimeError if this processor does not have the unit.
     """
-    if not bfloat16:
+    if unit == "float32":
         return _compile(tiles.run_layer, _scale_floats, _scale_floats, _bounds_of_floats)
-    if not amx.has_amx():
-        raise RuntimeError(
-            "this processor has no matrix unit for bfloat16 (AMX), or may not use it"
-        )
-    return _compile(amx.run_layer, _round_floats, _scale_bfloat16, _bounds_of_bfloat16)
+    if unit == "amx":
+        if not amx.has_amx():
+            raise RuntimeError(
+                "this processor has no matrix unit for bfloat16 (AMX), or may not use it"
+            )
+        run_layer = amx.run_layer
+    else:
+        if not panels.has_avx512_bf16():
+            raise RuntimeError(
+                "this processor has no vector unit for bfloat16 (AVX512_BF16), or may not use it"
+            )
+        run_layer = tiles.run_layer_bfloat16
+    return _compile(run_layer, _round_floats, _scale_bfloat16, _bounds_of_bfloat16)
 
 
 def _compile(*sources: Callable[..., None]) -> Functions:

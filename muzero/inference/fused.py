@@ -38,10 +38,10 @@ class FusedMLP:
     """An `MLPNetwork` on the CPU.
 
     A row's answer is the same bit for bit whatever rows are beside it. With bfloat16, the steps inside the tree multiply
-    on the processor's matrix unit; sums, latents and heads are float32, and so is all of the root.
+    in that; sums, latents and heads are float32, and so is all of the root.
 
     Args:
-        bfloat16: Needs `amx.has_amx()`.
+        bfloat16: Needs a `bfloat16_unit()`.
         num_threads: Threads that share the rows of a call.
     """
 
@@ -52,7 +52,7 @@ class FusedMLP:
         self.memory_dtype = torch.float32
         self.network = deepcopy(network).eval().requires_grad_(False).to("cpu")
         own = self.network
-        exact, precision = Precision(bfloat16=False), Precision(bfloat16)
+        exact, precision = Precision("float32"), Precision.of(bfloat16)
         first = own.representation, own.representation_output
         self._root = TrunkPair(own, first, exact, num_threads)
         first = own.dynamics, own.dynamics_output
@@ -133,7 +133,7 @@ class TrunkPair:
         self.programs = [self._make_program(space, precision) for space in self._spaces]
         num_first = len(linear_layers(*first))
         plan = self._make_plan(network, first[1] is network.representation_output, num_first)
-        compiled = functions(precision.bfloat16)
+        compiled = functions(precision.unit)
         plan[plans.RUN_LAYER] = compiled.run_layer
         plan[plans.ROUND_RUN] = compiled.round_run
         plan[plans.SIZE] = precision.size

@@ -36,7 +36,7 @@ class FusedResNet:
     heads say are float32.
 
     Args:
-        bfloat16: Needs `amx.has_amx()`.
+        bfloat16: Needs a `bfloat16_unit()`.
         num_threads: Threads that share the rows of a call.
     """
 
@@ -47,7 +47,7 @@ class FusedResNet:
         self.memory_shape: tuple[int, ...] = (height, width, channels)
         self.memory_dtype = torch.bfloat16 if bfloat16 else torch.float32
         self._unfolded = deepcopy(network).eval().requires_grad_(False).to("cpu")
-        self._layers = ResNetLayers(network, Precision(bfloat16))
+        self._layers = ResNetLayers(network, Precision.of(bfloat16))
         self._root, self._step = self._layers.calls(network, num_threads)
         self._pack()
 

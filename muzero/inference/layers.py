@@ -3,7 +3,7 @@
 Numbers are float32, or bfloat16 kept as uint16. Letters: `K` inputs, `W` columns.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from muzero.inference import amx, jobs, tiles
+from muzero.inference import amx, jobs, panels
+from muzero.inference.precision import Unit, bfloat16_unit
 
 FloatArray = npt.NDArray[np.float32]
 Indices = npt.NDArray[np.int64]
@@ -39,9 +40,27 @@ def round_up(count: int, multiple: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Precision:
-    """A type of number, and what layers in it are padded to."""
+    """What multiplies, its type of number, and what layers are padded to."""
 
-    bfloat16: bool
+    unit: Unit
+
+    @classmethod
+    def of(cls, bfloat16: bool) -> "Precision":
+        """The best on this processor.
+
+        Raises RuntimeError if `bfloat16_unit()` is None and bfloat16 is asked for.
+        """
+        unit = bfloat16_unit() if bfloat16 else "float32"
+        if unit is None:
+            raise RuntimeError(
+                "search.bfloat16=true: this processor has no unit for bfloat16 (AMX, AVX512_BF16) that compiled networks may use"
+            )
+        return cls(unit)
+
+    @property
+    def bfloat16(self) -> bool:
+        """Whether numbers are bfloat16."""
+        return self.unit != "float32"
 
     @property
     def dtype(self) -> type[np.generic]:
@@ -56,7 +75,14 @@ class Precision:
     @property
     def depth_multiple(self) -> int:
         """Inputs of a layer are padded to a multiple of this, and so are outputs that are inputs of another."""
-        return amx.STEP if self.bfloat16 else VECTOR
+        return amx.STEP if self.unit == "amx" else VECTOR
+
+
+_PACK: dict[Unit, Callable[[FloatArray], npt.NDArray[Any]]] = {
+    "float32": panels.pack,
+    "amx": amx.pack,
+    "avx512_bf16": panels.pack_pairs,
+}
 
 
 class PackedLayer:
@@ -80,7 +106,7 @@ class PackedLayer:
         whole = np.zeros((self.num_taps, self.depth, self.width), np.float32)
         whole[:, :depth, :width] = matrix
         flat = whole.reshape(-1, self.width)
-        self.weights[:] = amx.pack(flat) if self._precision.bfloat16 else tiles.pack(flat)
+        self.weights[:] = _PACK[self._precision.unit](flat)
         if bias is not None:
             self.bias[: len(bias)] = bias
 

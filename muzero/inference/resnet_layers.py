@@ -142,7 +142,7 @@ class ResNetLayers:
                 *self._representation.jobs(images, state, branch),
             ]
 
-        compiled = functions(precision.bfloat16)
+        compiled = functions(precision.unit)
         plan: Indices = aligned(plans.NUM_PLAN_FIELDS, np.int64)
         for name, value in {
             "chunk": chunk,
