@@ -6,6 +6,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self, TypeVar
 
+import numpy as np
+import numpy.typing as npt
+
 from muzero.config.schema import LoggerConfig
 from muzero.metrics_file import MetricsFile, Row, finite_or_none, read_rows
 from muzero.stopwatch import Stopwatch, time_metrics, wait_metrics
@@ -210,6 +213,15 @@ class MetricsLogger:
         finite = {name: value for name, value in values.items() if value is not None}
         self._writers.write({"env_steps": env_steps, **finite}, learner_step, self._first_step)
         return row
+
+    @property
+    def shows_images(self) -> bool:
+        """Whether `image` does anything: TensorBoard is on."""
+        return self._writers.shows_images
+
+    def image(self, name: str, image: npt.NDArray[np.uint8], learner_step: int) -> None:
+        """Write a picture `[H, W, 3]` at once, if TensorBoard is on."""
+        self._writers.write_image(name, image, learner_step, self._first_step)
 
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint needs, as JSON: sums, the unfinished interval, the length of the file."""

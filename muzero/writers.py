@@ -5,14 +5,21 @@ import logging
 import os
 import re
 import socket
+import struct
 import time
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
+import numpy as np
+import numpy.typing as npt
+
 from muzero.config.schema import LoggerConfig
 
 logger = logging.getLogger(__name__)
+
+_IMAGES = "tensorboard"  # the writer that takes pictures
 
 
 class Writer(Protocol):
@@ -48,6 +55,15 @@ class TensorBoardWriter:
         """Write one scalar per name."""
         scalars = [self._summary.Value(tag=name, simple_value=value) for name, value in row.items()]
         self._write(step=learner_step, summary=self._summary(value=scalars))
+
+    def write_image(self, name: str, image: npt.NDArray[np.uint8], learner_step: int) -> None:
+        """Write a picture `[H, W, 3]`."""
+        height, width, _ = image.shape
+        picture = self._summary.Image(
+            height=height, width=width, colorspace=3, encoded_image_string=encode_png(image)
+        )
+        value = self._summary.Value(tag=name, image=picture)
+        self._write(step=learner_step, summary=self._summary(value=[value]))
 
     def close(self) -> None:
         """Close the event file."""
@@ -105,20 +121,31 @@ class Writers:
             wanted["tensorboard"] = "tensorboard" not in missing
         self._wanted = [name for name, on in wanted.items() if on]
 
+    @property
+    def shows_images(self) -> bool:
+        """Whether there is a writer that takes pictures: TensorBoard's, unless it failed."""
+        return _IMAGES in (self._wanted if self._open is None else self._open)
+
     def write(self, row: Mapping[str, float], learner_step: int, first_step: int) -> None:
         """Pass a row on; `first_step` is the learner step from which this process writes."""
-        if self._open is None:
-            self._open = {}
-            for name in self._wanted:
-                try:
-                    self._open[name] = self._make(name, first_step)
-                except Exception as error:
-                    self._switch_off(name, error)
-        for name, writer in list(self._open.items()):
+        for name, writer in list(self._opened(first_step).items()):
             try:
                 writer.write(row, learner_step)
             except Exception as error:
                 self._switch_off(name, error)
+
+    def write_image(
+        self, name: str, image: npt.NDArray[np.uint8], learner_step: int, first_step: int
+    ) -> None:
+        """Pass a picture `[H, W, 3]` to the writer that takes them, if there is one; see `write`."""
+        writer = self._opened(first_step).get(_IMAGES)
+        if writer is None:
+            return
+        assert isinstance(writer, TensorBoardWriter)
+        try:
+            writer.write_image(name, image, learner_step)
+        except Exception as error:
+            self._switch_off(_IMAGES, error)
 
     def close(self) -> None:
         """Close all writers."""
@@ -128,6 +155,17 @@ class Writers:
             except Exception as error:
                 self._switch_off(name, error)
         self._open = {}
+
+    def _opened(self, first_step: int) -> dict[str, Writer]:
+        """The writers, opened if they are not yet."""
+        if self._open is None:
+            self._open = {}
+            for name in self._wanted:
+                try:
+                    self._open[name] = self._make(name, first_step)
+                except Exception as error:
+                    self._switch_off(name, error)
+        return self._open
 
     def _make(self, name: str, first_step: int) -> Writer:
         if name == "wandb":
@@ -139,3 +177,29 @@ class Writers:
         logger.warning("%s is switched off, training goes on: %r", name, error)
         if self._open:
             self._open.pop(name, None)
+
+
+def encode_png(image: npt.NDArray[np.uint8]) -> bytes:
+    """A PNG file of a picture `[H, W, 3]`; so small a format needs no library.
+
+    Raises:
+        ValueError: If the array is no such picture.
+    """
+    if image.ndim != 3 or image.shape[2] != 3 or image.dtype != np.uint8 or image.size == 0:
+        raise ValueError(f"a picture is uint8 [H, W, 3]; this is {image.dtype} {image.shape}")
+    height, width, _ = image.shape
+
+    def chunk(kind: bytes, content: bytes) -> bytes:
+        check = zlib.crc32(kind + content)
+        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", check)
+
+    # Every line begins with the number of its filter; 0 is none.
+    lines = np.concatenate([np.zeros((height, 1), np.uint8), image.reshape(height, -1)], axis=1)
+    # 8 bits per colour, red, green and blue, not interlaced
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", header)
+        + chunk(b"IDAT", zlib.compress(lines.tobytes()))
+        + chunk(b"IEND", b"")
+    )

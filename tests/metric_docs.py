@@ -7,7 +7,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 DOCUMENT = ROOT / "docs" / "metrics.md"
 _ROW = re.compile(r"^\| `([^`]+)` \|(.*)\|$", re.MULTILINE)
-_GROUPS = "selfplay|search|replay|reanalyze|inference|fleet|learner|evaluation|time|system|metrics"
+_GROUPS = "selfplay|search|replay|reanalyze|inference|fleet|learner|gatekeeping|evaluation|time|system|metrics"
 _LITERAL = re.compile(rf'"((?:{_GROUPS})/[a-z0-9_/<>{{}}]+)"')
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -26,6 +27,8 @@ from muzero.config.suggest import explain_unknown, free_form_parent
 from muzero.config.validate import check
 
 logger = logging.getLogger(__name__)
+
+_NUMBER = re.compile(r"(?<=[=,])\d+(?=,|$)")
 
 USER_ERROR = 2
 """Exit status after a mistake of the user's."""
@@ -128,6 +131,9 @@ def _config_of(composed: DictConfig, run_dir: Path, overrides: list[str]) -> Con
 def _for_hydra(argument: str) -> str:
     if argument.startswith("run_dir="):
         return f"hydra.run.dir={argument.removeprefix('run_dir=')}"
+    if argument.partition("=")[0] in config_groups():
+        # Hydra takes the option's name for a number, and options are no numbers.
+        return _NUMBER.sub(r"'\g<0>'", argument)
     return f"++{argument}" if free_form_parent(argument) else argument
 
 

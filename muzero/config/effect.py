@@ -26,6 +26,14 @@ _GUMBEL_ONLY = (
 )
 _PER_ONLY = ("replay.priority_exponent", "replay.importance_exponent", "replay.initial_priority")
 _REANALYZE_ONLY = ("reanalyze.max_target_age", "reanalyze.num_simulations", "reanalyze.max_share")
+_GATE_ONLY = tuple(
+    f"gatekeeping.{name}" for name in ("games", "threshold", "num_simulations", "max_opening_moves")
+)
+_CODES_ONLY = (
+    "learner.afterstate_value_loss_weight",
+    "learner.chance_loss_weight",
+    "learner.commitment_loss_weight",
+)
 _STEP_ONLY = ("learner.decay_steps", "learner.decay_rate")
 _BOARD_ONLY = (
     "evaluation.opponents",
@@ -88,8 +96,19 @@ def _unused(config: Config, facts: Facts) -> Iterator[tuple[tuple[str, ...], str
         )
     if learner.consistency_loss_weight == 0:
         yield ("network.projection_size",), "learner.consistency_loss_weight is 0"
+    if config.network.num_chance_codes == 0:
+        yield _CODES_ONLY, "network.num_chance_codes is 0"
+    elif config.runtime.device != "cpu":
+        yield ("search.cuda_graph",), "a step of a network with chance codes is not captured"
     if config.reanalyze.fresh_fraction == 0:
         yield _REANALYZE_ONLY, "reanalyze.fresh_fraction is 0"
+    if config.gatekeeping.interval == 0:
+        yield _GATE_ONLY, "gatekeeping.interval is 0"
+    else:
+        yield (
+            ("selfplay.weights_interval",),
+            f"gatekeeping.interval is {config.gatekeeping.interval}, and self-play takes weights when they are accepted",
+        )
     if config.selfplay.full_search_fraction == 1:
         yield ("selfplay.fast_simulations",), "selfplay.full_search_fraction is 1"
     if config.evaluation.num_simulations == 0:
@@ -130,6 +149,11 @@ def _slips(config: Config, facts: Facts) -> Iterator[str]:
         )
     if facts.num_players == 2 and not config.evaluation.opponents and config.evaluation.games > 0:
         yield "evaluation.opponents is empty: a two-player game is evaluated against nobody; try evaluation=board"
+    if config.gatekeeping.interval > config.learner.num_steps:
+        yield (
+            f"gatekeeping.interval={config.gatekeeping.interval} is above learner.num_steps={config.learner.num_steps}: "
+            "newer weights are never judged, and self-play keeps the weights that it began with"
+        )
     if config.learner.batch_size > replay.min_size:
         yield (
             f"learner.batch_size={config.learner.batch_size} is above replay.min_size={replay.min_size}: the first "

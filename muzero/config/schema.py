@@ -42,6 +42,8 @@ class OpenSpielConfig(EnvConfig):
     """`alternating`, `repeated` (a player may move twice in a row) or `auto` (found out by random games)."""
     frame_shape: list[int] | None = None
     """Shape to give the observation tensor, `[channels, height, width]` or `[features]`; null keeps OpenSpiel's."""
+    encoding: str = "tensor"
+    """What the network sees: `tensor` (OpenSpiel's observation tensor) or `features` (2048: one plane per power of two; backgammon: checkers in units of TD-Gammon, dice one-hot, and whether half of a double has been played)."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -118,6 +120,8 @@ class NetworkConfig:
     """Width of the SimSiam projection for the consistency loss; 0 builds none."""
     turn_head: bool | None = None
     """Predict who moves next; null builds it where the game needs it."""
+    num_chance_codes: int = 0
+    """Chance codes of Stochastic MuZero, at least 2: what chance did after a move is learned as one of so many codes, and searches have chance nodes (the paper has 32); 0 is MuZero's deterministic dynamics."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -203,7 +207,7 @@ class SearchConfig:
     pipelined: bool = False
     """Self-play searches in two halves, each in a thread of its own with its own copy of the network: for two idle CPU cores, or a GPU."""
     bfloat16: bool | None = False
-    """Networks of searches multiply in bfloat16; null does where that is faster (Intel's AMX; CUDA from Ampere on). Checked by scripts/check_bfloat16.py."""
+    """Networks of searches multiply in bfloat16; null does where that is faster (processors with AMX or AVX512_BF16; CUDA from Ampere on). Checked by scripts/check_bfloat16.py."""
     cuda_graph: bool = True
     """On CUDA, a step of the network inside the tree is captured as a graph once and then replayed."""
 
@@ -216,6 +220,10 @@ class SelfPlayConfig:
     """Games in lock step."""
     num_simulations: int | None = None
     """Simulations per move; null takes `search.num_simulations`."""
+    progressive_simulations: list[int] = field(default_factory=list)
+    """Simulations per move in the stages of training before `num_simulations` holds, increasing (MiniZero's progressive simulation); empty is off."""
+    progressive_steps: list[int] = field(default_factory=list)
+    """Learner steps at which those stages end, one per entry of `progressive_simulations`."""
     full_search_fraction: float = 1.0
     """Share of the moves that are searched in full, with noise and for a policy target; the others get a fast search without noise, for a move and a value (KataGo's playout caps)."""
     fast_simulations: int | None = None
@@ -320,12 +328,18 @@ class LearnerConfig:
     """Weight of the SimSiam consistency loss; needs `network.projection_size`."""
     turn_loss_weight: float = 1.0
     """Weight of the turn head's loss, where there is one."""
+    afterstate_value_loss_weight: float = 0.25
+    """With `network.num_chance_codes`: weight of the loss of afterstates' values."""
+    chance_loss_weight: float = 1.0
+    """With `network.num_chance_codes`: weight of the cross-entropy between the chance distribution sigma and the code that came."""
+    commitment_loss_weight: float = 0.25
+    """With `network.num_chance_codes`: weight beta of the squared distance between the encoder's embedding and its code."""
     target_network_interval: int = 100
     """Steps between two copies of the weights into the target network, where one is used."""
     average_decay: float = 0.0
     """Exponential average of the weights that self-play, reanalyze and evaluation use; 0 uses the newest."""
-    bfloat16: bool = False
-    """Compute the networks in bfloat16 (softmax, losses and weights stay float32)."""
+    bfloat16: bool | None = False
+    """Compute the networks in bfloat16 (softmax, losses and weights stay float32); null does where that is faster (residual networks on processors with AMX or AVX512_BF16; CUDA from Ampere on)."""
     compile: bool = False
     """Compile the learner's networks with torch.compile."""
     max_nonfinite_steps: int = 5
@@ -346,6 +360,22 @@ class ReanalyzeConfig:
     """Simulations per position; null takes `search.num_simulations`."""
     max_share: float = 0.8
     """Most of the search work that reanalyze may take, self-play having the rest."""
+
+
+@dataclass(kw_only=True, slots=True)
+class GatekeepingConfig:
+    """Matches that newer weights have to win before self-play and reanalyze use them (AlphaGo Zero)."""
+
+    interval: int = 0
+    """Learner steps between two matches of the newest weights against those in use; 0 is off: the newest always play."""
+    games: int = 100
+    """Games of a match, each opening once in each seat."""
+    threshold: float = 0.55
+    """Share of the points of a match, draws as halves, with which the newer weights are accepted."""
+    num_simulations: int | None = None
+    """Simulations per move of a match; null takes `search.num_simulations`, 0 plays by the network alone."""
+    max_opening_moves: int = 4
+    """Each pair of games begins with up to so many random moves, so that games differ."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -405,6 +435,7 @@ class Config:
     learner: LearnerConfig = field(default_factory=LearnerConfig)
     reanalyze: ReanalyzeConfig = field(default_factory=ReanalyzeConfig)
     runtime: RuntimeConfig = field(default_factory=RuntimeConfig)
+    gatekeeping: GatekeepingConfig = field(default_factory=GatekeepingConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     logger: LoggerConfig = field(default_factory=LoggerConfig)
     run_dir: str = "${hydra:runtime.output_dir}"

@@ -60,7 +60,11 @@ def _free_form_parent(name: str, known: set[str]) -> str | None:
 def _message(name: str, parent: str, leaf: str, known: set[str], groups: set[str]) -> str:
     sections = {k.rpartition(".")[0] for k in known} - {""}
     leaves = {k.rpartition(".")[2] for k in known}
-    hints = sorted(k for k in known if k.rpartition(".")[2] == leaf)
+    # Many sections may have a setting of that name: the nearest of them first.
+    hints = sorted(
+        (k for k in known if k.rpartition(".")[2] == leaf),
+        key=lambda k: (-difflib.SequenceMatcher(None, name, k).ratio(), k),
+    )
     if not hints and parent in sections:
         own = sorted(k for k in known if k.startswith(parent + "."))
         hints = difflib.get_close_matches(name, own, n=2, cutoff=0.8)

@@ -5,13 +5,14 @@ import difflib
 import math
 import re
 from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from muzero.config.gatekeeping import gatekeeping_problems
 from muzero.config.limits import CHOICES, RANGES
 from muzero.config.runtime import RayRuntimeConfig
 from muzero.config.schema import VARIANTS, Config, MLPConfig, ResNetConfig
+from muzero.config.stages import simulation_problems, temperature_problems
 from muzero.config.supports import fit_supports, transform
 
 _DEVICE = re.compile(r"auto|cpu|cuda(:\d+)?")
@@ -76,6 +77,7 @@ def problems(config: Config, facts: Facts | None = None) -> list[str]:
     found = list(_single(config))
     for check_one in (
         _network,
+        _chance_codes,
         _support,
         _search,
         _selfplay,
@@ -85,6 +87,7 @@ def problems(config: Config, facts: Facts | None = None) -> list[str]:
         _evaluation,
     ):
         found.extend(check_one(config, facts))
+    found.extend(gatekeeping_problems(config, facts.num_players))
     return found
 
 
@@ -137,6 +140,34 @@ def _network(config: Config, facts: Facts) -> Iterator[str]:
             "network.turn_head is false, but in this game a player may move twice in a row, so the network has to "
             "predict who moves next; set it to null or true"
         )
+
+
+def _chance_codes(config: Config, facts: Facts) -> Iterator[str]:
+    number = config.network.num_chance_codes
+    if number == 1:
+        yield "network.num_chance_codes is 1, which tells nothing apart; take at least 2, or 0 for deterministic dynamics"
+    if number == 0:
+        return
+    ways = [
+        (
+            config.search.dynamics == "rules",
+            "search.dynamics is 'rules', which has no chance nodes",
+            "dynamics to learned",
+        ),
+        (
+            config.selfplay.reuse_subtree,
+            "selfplay.reuse_subtree is true, but which code a move really had is known in training only",
+            "reuse_subtree to false",
+        ),
+        (
+            isinstance(config.runtime, RayRuntimeConfig) and config.runtime.inference == "central",
+            "runtime.inference is 'central', whose server has no afterstates",
+            "runtime.inference to local",
+        ),
+    ]
+    for is_set, reason, way_out in ways:
+        if is_set:
+            yield f"network.num_chance_codes is {number}, and {reason}; set {way_out}, or num_chance_codes to 0"
 
 
 def _support(config: Config, facts: Facts) -> Iterator[str]:
@@ -200,16 +231,8 @@ def _search(config: Config, facts: Facts) -> Iterator[str]:
 
 def _selfplay(config: Config, facts: Facts) -> Iterator[str]:
     selfplay = config.selfplay
-    stages, steps = len(selfplay.temperatures), selfplay.temperature_steps
-    if stages == 0:
-        yield "selfplay.temperatures is empty; give at least one temperature, such as [1.0]"
-    elif len(steps) != stages - 1:
-        yield (
-            f"selfplay.temperature_steps has {len(steps)} entries for {stages} selfplay.temperatures; it must have "
-            f"{stages - 1}, the learner step at which each next temperature begins"
-        )
-    if any(later <= earlier for earlier, later in pairwise(steps)):
-        yield f"selfplay.temperature_steps is {steps}; its steps must increase"
+    yield from temperature_problems(selfplay)
+    yield from simulation_problems(selfplay, config.search)
     if 0 < selfplay.full_search_fraction < 1:
         own = selfplay.num_simulations
         name = "search.num_simulations" if own is None else "selfplay.num_simulations"

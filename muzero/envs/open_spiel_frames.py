@@ -13,15 +13,16 @@ from open_spiel.python.observation import make_observation
 
 from muzero.config.schema import OpenSpielConfig
 from muzero.envs.base import BoolArray, EnvSpec, IntArray
+from muzero.envs.open_spiel_features import features_of
 from muzero.envs.open_spiel_game import probe
+from muzero.envs.open_spiel_symmetries import board_shape, symmetries
 from muzero.envs.rules import resolve_turn_order
-from muzero.envs.symmetry import Symmetries, dihedral, mirror_columns
 
 
 class OpenSpielFrames:
     """Turns states of `game` into arrays; a state must have a player to move (no chance, no final states).
 
-    A frame is the observation tensor of the player to move. In two-player games one more channel (boards) or
+    A frame is the observation tensor of the player to move, or our own features (`env.encoding`). In two-player games one more channel (boards) or
     feature (flat tensors) is appended, constantly the player to move, because many tensors do not tell.
     """
 
@@ -29,9 +30,13 @@ class OpenSpielFrames:
         """Raises ValueError if `config` does not fit the game."""
         self._observer = make_observation(game)
         self._num_actions = game.num_distinct_actions()
-        self._tensor_shape = _tensor_shape(game, config)
+        self._features = features = features_of(game, config)
         found = probe(game)
-        self._is_binary = found.is_binary
+        if features is None:
+            self._tensor_shape = _tensor_shape(game, config)
+            self._is_binary = found.is_binary
+        else:
+            self._tensor_shape, self._is_binary = features.shape, features.is_binary
         length = game.max_game_length()
         limit = config.max_episode_steps
         lowest, highest = game.min_utility(), game.max_utility()
@@ -48,7 +53,9 @@ class OpenSpielFrames:
             ),
             return_bounds=(lowest, highest),
             max_episode_steps=length if limit is None else min(limit, length),
-            symmetries=_symmetries(game, self._tensor_shape),
+            symmetries=(
+                symmetries(game, self._tensor_shape) if features is None else features.symmetries
+            ),
         )
 
     def frame(self, state: pyspiel.State) -> npt.NDArray[Any]:
@@ -57,14 +64,12 @@ class OpenSpielFrames:
 
     def frames(self, states: Sequence[pyspiel.State]) -> npt.NDArray[Any]:
         """`[B, *F]` frames of the states."""
-        tensor = self._observer.tensor
         frames = np.empty((len(states), *self.spec.frame_shape), np.float32)
-        flat = frames.reshape(len(states), -1)
-        movers = np.empty(len(states), np.int32)
-        for row, state in enumerate(states):
-            movers[row] = mover = state.current_player()
-            self._observer.set_from(state, mover)
-            flat[row, : tensor.size] = tensor
+        if self._features is None:
+            movers = self._fill(frames.reshape(len(states), -1), states)
+        else:
+            movers = self.to_play(states)
+            frames[:, : self._tensor_shape[0]] = self._features.encode(states)
         if self.spec.num_players == 2:
             frames[:, -1] = movers.reshape(-1, *[1] * (frames.ndim - 2))
         if not self._is_binary:
@@ -75,6 +80,16 @@ class OpenSpielFrames:
                 f"{self.spec.name}: a tensor that was taken for binary holds another value"
             )
         return binary
+
+    def _fill(self, flat: npt.NDArray[np.float32], states: Sequence[pyspiel.State]) -> IntArray:
+        """Write OpenSpiel's tensors to the head of `flat` `[B, size]`; returns the players to move, `[B]`."""
+        tensor = self._observer.tensor
+        movers = np.empty(len(states), np.int32)
+        for row, state in enumerate(states):
+            movers[row] = mover = state.current_player()
+            self._observer.set_from(state, mover)
+            flat[row, : tensor.size] = tensor
+        return movers
 
     def legal(self, states: Sequence[pyspiel.State]) -> BoolArray:
         """`[B, A]` legal actions of the states."""
@@ -97,7 +112,7 @@ class OpenSpielFrames:
 
 def _tensor_shape(game: pyspiel.Game, config: OpenSpielConfig) -> tuple[int, ...]:
     """Shape of the tensor as the network gets it: `[channels, height, width]` or `[features]`."""
-    shape = tuple(game.observation_tensor_shape())
+    shape = board_shape(game)
     size = int(np.prod(shape))
     if config.frame_shape is None:
         return shape if len(shape) == 3 else (size,)
@@ -109,22 +124,3 @@ def _tensor_shape(game: pyspiel.Game, config: OpenSpielConfig) -> tuple[int, ...
             "is appended later)"
         )
     return wanted
-
-
-# Games whose actions are the cells of the board, row by row (and perhaps a pass behind them), and whose rules and
-# observation do not tell the sides of the board apart. A test plays turned games of each.
-_DIHEDRAL = ("tic_tac_toe", "mnk", "go")
-_MIRRORED = ("connect_four",)
-
-
-def _symmetries(game: pyspiel.Game, shape: tuple[int, ...]) -> Symmetries | None:
-    """The symmetries that a game is known to have."""
-    name, num_actions = game.get_type().short_name, game.num_distinct_actions()
-    if len(shape) != 3:
-        return None
-    height, width = shape[1:]
-    if name in _DIHEDRAL and num_actions >= height * width:
-        return dihedral(height, width, num_actions)
-    if name in _MIRRORED and num_actions == width:
-        return mirror_columns(height, width)
-    return None

@@ -105,6 +105,22 @@ class Agent:
             actions[rows], values[rows] = self._judge(observation[rows], legal[rows], searched)
         return actions, values
 
+    def policies(
+        self, observation: npt.NDArray[Any], legal: BoolArray, states: Sequence[State] | None = None
+    ) -> tuple[FloatArray, FloatArray]:
+        """Policies `[B, A]` of the network and of its search, `B` up to `batch_size`; both are 0 where not legal.
+
+        The search's is what self-play would make a target of, were there no noise. Raises ValueError if the agent does not
+        search.
+        """
+        if self._search is None:
+            raise ValueError("an agent that plays by its network alone has no policy of a search")
+        root = plant_roots(self.model, observation, states)
+        logits = np.where(legal, root.prior_logits, -np.inf)
+        network = np.exp(logits - logits.max(axis=1, keepdims=True))
+        network /= network.sum(axis=1, keepdims=True)
+        return network, run(self._search, self.model, root, legal).policy
+
     def _judge(
         self, observation: npt.NDArray[Any], legal: BoolArray, states: Sequence[State] | None
     ) -> tuple[IntArray, FloatArray]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import pyspiel
 
@@ -200,7 +200,8 @@ class ExhaustiveReport:
     positions: int
     """Positions at which somebody has to move."""
     losing_lines: int
-    """Lines that the agent loses: sequences of replies of the opponent from the initial position, either seat."""
+    """Lines that the agent loses though a position on the way was not lost: sequences of replies of the opponent from the initial
+    position, either seat. Where the initial position is lost for a seat, only lines count in which the opponent let go of the win."""
     losing_lines_by_seat: tuple[int, int]
     """The same, with the agent in seat 0 and in seat 1."""
     lines_by_seat: tuple[int, int]
@@ -209,6 +210,8 @@ class ExhaustiveReport:
 
 def exhaustive(agent: "Player", solution: Solution) -> ExhaustiveReport:
     """Ask the agent for its move everywhere, and play it against every sequence of replies.
+
+    The opponent may move several times in a row, and so may the agent.
 
     The agent is asked once per position, so its play is a fixed answer to every position even if it draws its moves at
     random. An agent that sees several frames is asked once per sequence of so many positions.
@@ -244,10 +247,11 @@ def _window(state: pyspiel.State, num_frames: int) -> tuple[str, ...]:
 def _count_lines(
     agent: "Player", solution: Solution, seat: int, moves: dict[tuple[str, ...], int]
 ) -> tuple[int, int]:
-    """Lines that the agent loses in `seat`, and all lines; transpositions are searched once and counted as often as they occur."""
+    """`ExhaustiveReport.losing_lines` in `seat`, and all lines; transpositions are searched once and counted as often as they occur."""
     Window = tuple[str, ...]
     children: dict[Window, list[Window]] = {}
-    counts: dict[Window, tuple[int, int]] = {}
+    counts: dict[Window, _Lines] = {}
+    saved: set[Window] = set()  # positions that are not lost for the agent
     root = solution.game.new_initial_state()
     frontier = {_window(root, agent.num_frames): root}
     while frontier:
@@ -264,8 +268,12 @@ def _count_lines(
         following: dict[Window, pyspiel.State] = {}
         for window, state in frontier.items():
             if state.is_terminal():
-                counts[window] = (int(state.player_return(seat) < 0), 1)
+                counts[window] = _Lines(0, int(state.player_return(seat) < 0), 1)
                 continue
+            value = solution.value(state)
+            to_come = value if state.current_player() == seat else -value
+            if state.player_return(seat) + to_come > -TOLERANCE:
+                saved.add(window)
             actions = [moves[window]] if state.current_player() == seat else state.legal_actions()
             children[window] = []
             for action in actions:
@@ -278,5 +286,17 @@ def _count_lines(
     rank = {key: number for number, key in enumerate(solution.values)}
     for window in sorted(children, key=lambda w: rank[w[-1]]):
         below = [counts[child] for child in children[window]]
-        counts[window] = (sum(lost for lost, _ in below), sum(lines for _, lines in below))
-    return counts[_window(root, agent.num_frames)]
+        lost = sum(each.lost for each in below)
+        thrown = lost if window in saved else sum(each.thrown for each in below)
+        counts[window] = _Lines(thrown, lost, sum(each.all for each in below))
+    total = counts[_window(root, agent.num_frames)]
+    return total.thrown, total.all
+
+
+class _Lines(NamedTuple):
+    """Numbers of lines from a position on."""
+
+    thrown: int
+    """Lost after a position, this one included, that was not."""
+    lost: int
+    all: int

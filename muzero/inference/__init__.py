@@ -7,6 +7,7 @@ from muzero.inference.remote import RemoteModel, RingTransport
 from muzero.inference.ring import ServerLost
 from muzero.inference.rules import NetworkRulesModel, RulesModel
 from muzero.inference.server import InferenceServer
+from muzero.inference.stochastic import StochasticLocalModel
 from muzero.inference.valuation import NetworkValuation, RolloutValuation, Valuation
 
 __all__ = [
@@ -25,5 +26,6 @@ __all__ = [
     "RulesModel",
     "ServerInfo",
     "ServerLost",
+    "StochasticLocalModel",
     "Valuation",
 ]

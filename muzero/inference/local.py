@@ -13,14 +13,16 @@ import torch
 from torch import Tensor
 
 from mcts.base import ROOT_INDEX, FloatArray, IntArray, ModelOutput, RootOutput, Selection
-from muzero.inference.amx import has_amx
 from muzero.inference.evaluators import Answer, Evaluator, ModuleEvaluator, Rows
 from muzero.inference.fused import FusedMLP
 from muzero.inference.fused_resnet import FusedResNet, is_fusable
 from muzero.inference.graph import GraphEvaluator
+from muzero.inference.precision import Unit, bfloat16_unit
+from muzero.inference.stochastic_evaluator import StochasticEvaluator
 from muzero.network.base import MuZeroNetwork
 from muzero.network.mlp import MLPNetwork
 from muzero.network.resnet import ResNetNetwork
+from muzero.network.stochastic import StochasticNetwork
 
 _logger = logging.getLogger(__name__)
 
@@ -222,14 +224,30 @@ def make_evaluator(
     num_threads: int,
 ) -> Evaluator:
     """The fastest evaluator there is for `network` on `device`."""
-    if device.type == "cpu" and bfloat16 and not has_amx():
-        _logger.info("search.bfloat16 without AMX: networks run as torch's modules")
-    elif device.type == "cpu":
-        if isinstance(network, MLPNetwork):
-            return FusedMLP(network, bfloat16=bfloat16, num_threads=num_threads)
-        if isinstance(network, ResNetNetwork) and is_fusable(network):
-            return FusedResNet(network, bfloat16=bfloat16, num_threads=num_threads)
     dtype = torch.bfloat16 if bfloat16 else torch.float32
+    if isinstance(network, StochasticNetwork):
+        _logger.info("network.num_chance_codes: the networks of searches run as torch's modules")
+        return StochasticEvaluator(network, device, dtype)
+    if device.type == "cpu":
+        unit = bfloat16_unit() if bfloat16 else "float32"
+        evaluator: Evaluator | None = None
+        if unit is not None and isinstance(network, MLPNetwork):
+            evaluator = FusedMLP(network, bfloat16=bfloat16, num_threads=num_threads)
+        elif unit is not None and isinstance(network, ResNetNetwork) and is_fusable(network):
+            evaluator = FusedResNet(network, bfloat16=bfloat16, num_threads=num_threads)
+        if bfloat16:
+            _logger.info("search.bfloat16: %s", _way_of(unit, evaluator is not None))
+        if evaluator is not None:
+            return evaluator
     if device.type == "cuda" and cuda_graph:
         return GraphEvaluator(network, device, dtype, batch_size=batch_size)
     return ModuleEvaluator(network, device, dtype)
+
+
+def _way_of(unit: Unit | None, is_compiled: bool) -> str:
+    """For the log: how a network in bfloat16 is computed on this CPU."""
+    if unit is None:
+        return "this processor has neither AMX nor AVX512_BF16; networks run as torch's modules"
+    if not is_compiled:
+        return "this network cannot be compiled (see docs/inference.md); it runs as torch's modules"
+    return f"networks run compiled, on {unit.upper()}"

@@ -22,8 +22,11 @@ def loss_metrics(network: MuZeroNetwork, inputs: Inputs, loss: Loss) -> dict[str
     }
     if loss.turn is not None:
         metrics["turn_loss"] = _mean(loss.turn, inputs.turn_mask)
+        metrics |= _turn_metrics(inputs, loss)
     if loss.consistency is not None:
         metrics["consistency_loss"] = _mean(loss.consistency, inputs.observation_mask)
+    if loss.chance is not None:
+        metrics |= _chance_metrics(inputs, loss)
     for name, part, mask in (
         ("policy", loss.policy, inputs.policy_mask),
         ("value", loss.value, inputs.value_mask),
@@ -33,6 +36,31 @@ def loss_metrics(network: MuZeroNetwork, inputs: Inputs, loss: Loss) -> dict[str
         first = 1 if name == "reward" else 0
         metrics |= {f"{name}_loss_step_{first + k}": mean for k, mean in enumerate(per_step)}
     return metrics | _policy_metrics(inputs, loss) | _scalar_metrics(network, inputs, loss)
+
+
+def _chance_metrics(inputs: Inputs, loss: Loss) -> dict[str, Tensor]:
+    parts, unrolled = loss.chance, loss.unrolled.chance
+    assert parts is not None and unrolled is not None
+    log_sigma = torch.log_softmax(unrolled.chance_logits, -1)
+    share = (unrolled.code * parts.mask.unsqueeze(-1)).sum((0, 1)) / parts.mask.sum().clamp(min=1.0)
+    return {
+        "afterstate_value_loss": _mean(parts.afterstate_value, parts.mask * inputs.value_mask[:-1]),
+        "chance_loss": _mean(parts.chance, parts.mask),
+        "commitment_loss": _mean(parts.commitment, parts.mask),
+        "chance_entropy": _mean(-(log_sigma.exp() * log_sigma).sum(-1), parts.mask),
+        "code_entropy": -torch.special.xlogy(share, share).sum(),
+    }
+
+
+def _turn_metrics(inputs: Inputs, loss: Loss) -> dict[str, Tensor]:
+    logits = loss.unrolled.turn_logits
+    assert logits is not None
+    # As searches read it: the mover moves again where the logit is above 0.
+    right = (logits > 0.0) == (inputs.turn > 0.5)
+    return {
+        "turn_accuracy": _mean(right.float(), inputs.turn_mask),
+        "turn_repeated_fraction": _mean(inputs.turn, inputs.turn_mask),
+    }
 
 
 def _policy_metrics(inputs: Inputs, loss: Loss) -> dict[str, Tensor]:

@@ -20,7 +20,7 @@ class Inputs(NamedTuple):
     observation: Tensor
     """`[B, *O]`."""
     next_observation: Tensor | None
-    """`[K * B, *O]`; None without a consistency loss."""
+    """`[K * B, *O]`; None where neither a consistency loss nor chance codes need it."""
     action: Tensor
     """`[K, B]`."""
     reward: Tensor
@@ -66,8 +66,8 @@ def to_inputs(
     if with_next_observation:
         if batch.next_observation is None:
             raise ValueError(
-                "learner.consistency_loss_weight is above 0 but the batch has no next observations: "
-                "build the replay buffer with with_next_observation=True"
+                "learner.consistency_loss_weight is above 0, or the network has chance codes, but the batch has no next "
+                "observations: build the replay buffer with with_next_observation=True"
             )
         following = steps_first(batch.next_observation).flatten(0, 1)
     return Inputs(

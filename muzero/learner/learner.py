@@ -22,6 +22,7 @@ from muzero.learner.optimizer import make_optimizer, optimizer_tensors, restore_
 from muzero.learner.schedule import learning_rate
 from muzero.learner.target import TargetNetwork
 from muzero.network.base import MuZeroNetwork
+from muzero.network.stochastic import StochasticNetwork
 from muzero.replay.batch import Batch
 
 
@@ -68,6 +69,8 @@ class Learner:
                 f"learner.num_unroll_steps is {config.num_unroll_steps}; it has to be at least 1"
             )
         self.config = config
+        # Null is settled by the builder, which knows the processor.
+        self._bfloat16 = bool(config.bfloat16)
         self.device = torch.device(device)
         if self.device.type == "cpu":
             keep_freed_memory()
@@ -88,6 +91,9 @@ class Learner:
             policy=config.policy_loss_weight,
             consistency=config.consistency_loss_weight,
             turn=config.turn_loss_weight,
+            afterstate_value=config.afterstate_value_loss_weight,
+            chance=config.chance_loss_weight,
+            commitment=config.commitment_loss_weight,
         )
         self._compute_loss = torch.compile(compute_loss) if config.compile else compute_loss
         self._target = (
@@ -118,7 +124,7 @@ class Learner:
             inputs = self._inputs(batch)
         rate = learning_rate(self.config, self.num_steps_done)
         statistics = [buffer.clone() for buffer in self._buffers]
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.bfloat16):
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self._bfloat16):
             loss = self._compute_loss(self.network, inputs, self._weights)
         loss.total.backward()
         norm = torch.nn.utils.get_total_norm(self._gradients())
@@ -204,8 +210,10 @@ class Learner:
                     "the batch leaves the bootstrap to the learner, which has no target network: "
                     "set targets.bootstrap alike for replay and learner"
                 )
-            value = self._target.complete(batch, self.device, bfloat16=self.config.bfloat16)
-        with_next_observation = self.config.consistency_loss_weight > 0.0
+            value = self._target.complete(batch, self.device, bfloat16=self._bfloat16)
+        with_next_observation = self.config.consistency_loss_weight > 0.0 or isinstance(
+            self.network, StochasticNetwork
+        )
         return to_inputs(batch, value, self.device, with_next_observation=with_next_observation)
 
     def _gradients(self) -> list[Tensor]:

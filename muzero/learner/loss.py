@@ -1,6 +1,6 @@
-"""The unrolled loss (MuZero, equation 1; EfficientZero's consistency).
+"""The unrolled loss (MuZero, equation 1; EfficientZero's consistency; Stochastic MuZero's chance loss).
 
-Letters: `B` samples, `K` unrolled steps, `A` actions, `S` atoms, `P` width of the projection.
+Letters: `B` samples, `K` unrolled steps, `A` actions, `S` atoms, `P` width of the projection, `M` chance codes.
 """
 
 from dataclasses import dataclass
@@ -10,10 +10,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from muzero.learner.chance_loss import ChanceLoss, chance_loss, following_observations
 from muzero.learner.cross_entropy import cross_entropy, two_hot_cross_entropy
 from muzero.learner.inputs import Inputs
 from muzero.network.auxiliary import negative_cosine
-from muzero.network.base import MuZeroNetwork, Unrolled
+from muzero.network.base import ChanceUnrolled, MuZeroNetwork, Unrolled
+from muzero.network.stochastic import StochasticNetwork
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +27,9 @@ class LossWeights:
     policy: float = 1.0
     consistency: float = 0.0
     turn: float = 1.0
+    afterstate_value: float = 0.25
+    chance: float = 1.0
+    commitment: float = 0.25
 
 
 class Loss(NamedTuple):
@@ -42,6 +47,8 @@ class Loss(NamedTuple):
     """`[K, B]`."""
     consistency: Tensor | None
     """`[K, B]` negative cosines."""
+    chance: ChanceLoss | None
+    """Of a network with chance codes."""
     unrolled: Unrolled
     """Detached."""
 
@@ -58,7 +65,7 @@ def compute_loss(network: MuZeroNetwork, inputs: Inputs, weights: LossWeights) -
 
     Masked entries add nothing; the mean is over all samples, whatever is masked in them.
     """
-    unrolled = _to_float32(network.unroll(inputs.observation, inputs.action))
+    unrolled = _to_float32(_unroll(network, inputs))
     num_steps, batch_size = inputs.action.shape
     scale = step_weights(num_steps, inputs.weight.device) * (inputs.weight / batch_size)
     edge_scale = scale[1:]
@@ -78,24 +85,48 @@ def compute_loss(network: MuZeroNetwork, inputs: Inputs, weights: LossWeights) -
     total = (
         weights.policy * policy_total + weights.value * value_total + weights.reward * reward_total
     )
-    turn = consistency = None
+    turn = consistency = chance = None
     if unrolled.turn_logits is not None:
         turn = F.binary_cross_entropy_with_logits(
             unrolled.turn_logits, inputs.turn, reduction="none"
         )
         total = total + weights.turn * (edge_scale * inputs.turn_mask * turn).sum()
         turn = turn.detach()
-    if inputs.next_observation is not None:
+    if inputs.next_observation is not None and weights.consistency > 0.0:
         consistency = _consistency(network, unrolled.latents, inputs.next_observation)
         mask = inputs.observation_mask
         total = total + weights.consistency * (edge_scale * mask * consistency).sum()
         consistency = consistency.detach()
-    detached = (None if part is None else part.detach() for part in unrolled)
-    return Loss(total, policy, value, reward, turn, consistency, Unrolled(*detached))  # type: ignore[arg-type]
+    if unrolled.chance is not None:
+        chance = chance_loss(unrolled.chance, inputs, edge_scale, network.value_support)
+        total = (
+            total
+            + weights.afterstate_value * chance.afterstate_value_total
+            + weights.chance * chance.chance_total
+            + weights.commitment * chance.commitment_total
+        )
+    return Loss(total, policy, value, reward, turn, consistency, chance, _detached(unrolled))
+
+
+def _unroll(network: MuZeroNetwork, inputs: Inputs) -> Unrolled:
+    if not isinstance(network, StochasticNetwork):
+        return network.unroll(inputs.observation, inputs.action)
+    following = following_observations(inputs)
+    return network.unroll_codes(inputs.observation, inputs.action, following)
 
 
 def _to_float32(unrolled: Unrolled) -> Unrolled:
-    return Unrolled(*(None if part is None else part.float() for part in unrolled))  # type: ignore[arg-type]
+    *parts, chance = unrolled
+    if chance is not None:
+        chance = ChanceUnrolled(*(part.float() for part in chance))
+    return Unrolled(*(None if part is None else part.float() for part in parts), chance)  # type: ignore[arg-type,call-arg]
+
+
+def _detached(unrolled: Unrolled) -> Unrolled:
+    *parts, chance = unrolled
+    if chance is not None:
+        chance = ChanceUnrolled(*(part.detach() for part in chance))
+    return Unrolled(*(None if part is None else part.detach() for part in parts), chance)  # type: ignore[arg-type,call-arg]
 
 
 def _consistency(network: MuZeroNetwork, latents: Tensor, next_observation: Tensor) -> Tensor:

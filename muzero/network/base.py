@@ -47,6 +47,19 @@ class NetworkOutput(NamedTuple):
     """`[B]` logit that the mover of the edge that led here moves again; None without a turn head or edge."""
 
 
+class ChanceUnrolled(NamedTuple):
+    """What a network with chance codes says besides, along `K` unrolled steps; `M` codes."""
+
+    chance_logits: Tensor
+    """`[K, B, M]` logits of sigma at the afterstate behind the action of step k."""
+    afterstate_value_logits: Tensor
+    """`[K, B, S_v]` value of that afterstate, seen by who acted at step k."""
+    embedding: Tensor
+    """`[K, B, M]` the encoder's answer for the positions k and k+1."""
+    code: Tensor
+    """`[K, B, M]` the nearest code, one-hot, without gradient: what came."""
+
+
 class Unrolled(NamedTuple):
     """A network's answer along `K` unrolled steps."""
 
@@ -60,6 +73,8 @@ class Unrolled(NamedTuple):
     """`[K, B, S_r]` of the edges from step k to k+1."""
     turn_logits: Tensor | None
     """`[K, B]` of the same edges; None without a turn head."""
+    chance: ChanceUnrolled | None = None
+    """Of a network with chance codes; None without."""
 
 
 class MuZeroNetwork(nn.Module, ABC):

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import torch
 
@@ -11,6 +12,8 @@ from muzero.network.base import MuZeroNetwork, NetworkSpec
 from muzero.network.layers import NORMS
 from muzero.network.mlp import MLPNetwork
 from muzero.network.resnet import ResNetNetwork
+from muzero.network.stochastic_mlp import StochasticMLP
+from muzero.network.stochastic_resnet import StochasticResNet
 from muzero.network.support import Support
 
 DOWNSAMPLE_FACTORS = (1, 2, 4, 8, 16)
@@ -33,22 +36,28 @@ def make_network(config: NetworkConfig, spec: NetworkSpec, seed: int) -> MuZeroN
     value_support, reward_support = supports(config, spec)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
+        shared: dict[str, Any] = {
+            "value_support": value_support,
+            "reward_support": reward_support,
+            "projection_size": config.projection_size,
+        }
+        num_codes = config.num_chance_codes
+        if num_codes > 0:
+            shared["num_chance_codes"] = num_codes
         if isinstance(config, MLPConfig):
-            return MLPNetwork(
+            mlp = StochasticMLP if num_codes > 0 else MLPNetwork
+            return mlp(
                 spec,
-                value_support=value_support,
-                reward_support=reward_support,
                 latent_size=config.latent_size,
                 hidden_sizes=list(config.hidden_sizes),
                 residual_dynamics=config.residual_dynamics,
-                projection_size=config.projection_size,
+                **shared,
             )
         assert isinstance(config, ResNetConfig)
         dynamics_blocks = config.num_dynamics_blocks
-        return ResNetNetwork(
+        resnet = StochasticResNet if num_codes > 0 else ResNetNetwork
+        return resnet(
             spec,
-            value_support=value_support,
-            reward_support=reward_support,
             num_channels=config.num_channels,
             num_blocks=config.num_blocks,
             num_dynamics_blocks=config.num_blocks if dynamics_blocks is None else dynamics_blocks,
@@ -56,7 +65,7 @@ def make_network(config: NetworkConfig, spec: NetworkSpec, seed: int) -> MuZeroN
             head_channels=config.head_channels,
             head_hidden_size=config.head_hidden_size,
             norm=config.norm,
-            projection_size=config.projection_size,
+            **shared,
         )
 
 
@@ -81,6 +90,12 @@ def network_problems(config: NetworkConfig, spec: NetworkSpec) -> list[str]:
             refuse(f"{name}_max", largest, "it has to be a positive number")
     if config.projection_size < 0:
         refuse("projection_size", config.projection_size, "use 0 to build no projection")
+    if config.num_chance_codes < 0 or config.num_chance_codes == 1:
+        refuse(
+            "num_chance_codes",
+            config.num_chance_codes,
+            "use at least 2 codes, or 0 for deterministic dynamics",
+        )
     if config.turn_head is False and spec.has_turn_head:
         refuse(
             "turn_head", False, "in this game a player may move twice in a row: use null or true"

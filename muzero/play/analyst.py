@@ -20,6 +20,7 @@ from muzero.checkpoint import CheckpointError, CheckpointManager
 from muzero.envs.states import State
 from muzero.evaluation.players import AgentPlayer
 from muzero.inference.rules import SearchModel, plant_roots
+from muzero.inference.stochastic import StochasticLocalModel
 from muzero.play.analysis import Analysis
 from muzero.play.refusal import Refusal
 from muzero.runtime.build import Builder, search_settings
@@ -92,7 +93,9 @@ class Analyst:
         self._clock = clock
         self._lock = threading.Lock()
         self._player: AgentPlayer = agent_player(builder, builder.agent(1, 0))
-        self._unroller: SearchModel = builder.model(1, MAX_UNROLL)
+        self._unroller: SearchModel = builder.model(
+            1, 2 * MAX_UNROLL
+        )  # with codes, two for each move
         self._search: Search | None = None
         self._model: SearchModel | None = None
         self._weights: Mapping[str, Tensor] = {}
@@ -170,15 +173,19 @@ class Analyst:
     def unroll(self, state: State, actions: Sequence[int], step: int) -> list[Imagined]:
         """What the model makes of moves played from `state`, without ever seeing what they led to; the first `MAX_UNROLL` of them.
 
-        Learned dynamics imagine; with `search.dynamics=rules` they are played.
+        Learned dynamics imagine, with chance codes the most likely of them; with `search.dynamics=rules` the moves are played.
         """
         with self._turn():
             self._load(step)
             model, told = self._unroller, []
             plant_roots(model, self._player.observations([state]), [state])
-            for node, action in enumerate(actions[:MAX_UNROLL], ROOT_INDEX + 1):
-                edge = (np.array([number], np.int32) for number in (0, node - 1, action, node))
-                output = model.recurrent(Selection(*edge))
+            node = ROOT_INDEX
+            for action in actions[:MAX_UNROLL]:
+                output = model.recurrent(_edge(node, action))
+                node += 1
+                if isinstance(model, StochasticLocalModel):
+                    output = model.recurrent(_edge(node, int(output.prior_logits[0].argmax())))
+                    node += 1
                 told.append(
                     Imagined(
                         float(output.reward[0]), float(output.discount[0]), float(output.value[0])
@@ -218,9 +225,17 @@ class Analyst:
         self.check_simulations(num_simulations)
         self._load(step)
         if self._search is None or self._model is None or num_simulations != self._num_simulations:
-            settings = search_settings(self.builder.config.search, num_simulations)
+            config = self.builder.config
+            settings = search_settings(
+                config.search, num_simulations, num_chance_codes=config.network.num_chance_codes
+            )
             self._search = self.builder.search(1, settings)
             self._model = self.builder.model(1, num_simulations)
             self._model.load(self._weights, step)
             self._num_simulations = num_simulations
         return self._search, self._model
+
+
+def _edge(parent: int, action: int) -> Selection:
+    """From node `parent` of the only row to the node behind it."""
+    return Selection(*(np.array([number], np.int32) for number in (0, parent, action, parent + 1)))

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from muzero.config.schema import OpenSpielConfig
+from muzero.envs.board import Board, BoardReader
 from muzero.envs.open_spiel import load_game
 from muzero.envs.open_spiel_game import sample_chance
 from muzero.envs.states import State
 from muzero.play.analysis import Analysis
 from muzero.play.analyst import Analyst
-from muzero.play.board import Board, BoardReader
 from muzero.play.refusal import Refusal
 
 SIDES = ("first", "second", "both", "watch")

@@ -1,7 +1,8 @@
 """From a config to the objects of a run: the one place that knows all sections."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,9 +17,11 @@ from muzero.inference.local import LocalModel
 from muzero.inference.pair import ModelPair
 from muzero.inference.precision import choose_bfloat16
 from muzero.inference.rules import NetworkRulesModel, RulesModel, SearchModel
+from muzero.inference.stochastic import StochasticLocalModel
 from muzero.learner.learner import Learner
 from muzero.network.base import MuZeroNetwork, NetworkSpec
 from muzero.network.factory import make_network
+from muzero.network.stochastic import StochasticNetwork
 from muzero.replay.augment import SymmetryAugmenter
 from muzero.replay.buffer import ReplayBuffer
 from muzero.replay.segments import head_length, tail_length
@@ -36,6 +39,7 @@ class Role(IntEnum):
     AUGMENTATION = 4
     WORKER = 5
     SHARD = 6
+    GATEKEEPING = 7
 
 
 def role_seed(config: Config, role: Role, *branch: int) -> np.random.SeedSequence:
@@ -97,10 +101,11 @@ def search_settings(
     search: SearchConfig,
     num_simulations: int | None,
     *,
+    num_chance_codes: int = 0,
     forced_playouts: float = 0.0,
     stop_early: bool = False,
 ) -> SearchSettings:
-    """The search's own record, with a role's number of simulations if it sets one.
+    """The search's own record, with a role's number of simulations if it sets one, and chance nodes if the network has codes.
 
     Forced playouts explore and early stops leave policies unfinished: the one is for self-play, the other for evaluation.
     """
@@ -108,6 +113,7 @@ def search_settings(
         kind=search.kind,
         num_simulations=search.num_simulations if num_simulations is None else num_simulations,
         max_depth=search.max_depth,
+        num_chance_outcomes=num_chance_codes,
         normalization=search.normalization,
         value_min=search.value_min,
         value_max=search.value_max,
@@ -159,9 +165,14 @@ class Builder:
 
     def learner(self) -> Learner:
         """The learner with an untrained network."""
+        config, bfloat16 = self.config.learner, self.config.learner.bfloat16
+        if bfloat16 is None:
+            # Fully connected networks have a backward pass of their own on the CPU, which is faster in float32.
+            pays = self.device.type != "cpu" or self.config.network.kind == "resnet"
+            bfloat16 = pays and choose_bfloat16(None, self.device)
         return Learner(
             self.network(),
-            self.config.learner,
+            replace(config, bfloat16=bfloat16),
             device=self.device,
             uses_target_network=self.config.targets.bootstrap == "target_network",
         )
@@ -181,7 +192,8 @@ class Builder:
             config.replay,
             config.targets,
             num_unroll_steps=config.learner.num_unroll_steps,
-            with_next_observation=config.learner.consistency_loss_weight > 0.0,
+            with_next_observation=config.learner.consistency_loss_weight > 0.0
+            or config.network.num_chance_codes > 0,
             batch_size=config.learner.batch_size,
             insert_quantum=insert_quantum or config.selfplay.num_games,
             generator=np.random.default_rng(seed or role_seed(config, Role.REPLAY)),
@@ -216,6 +228,7 @@ class Builder:
         settings = search_settings(
             config.search,
             config.selfplay.num_simulations,
+            num_chance_codes=config.network.num_chance_codes,
             forced_playouts=config.search.forced_playouts,
         )
         num_games = num_games or config.selfplay.num_games
@@ -263,7 +276,11 @@ class Builder:
         config = self.config.reanalyze
         if config.fresh_fraction <= 0.0:
             return None
-        settings = search_settings(self.config.search, config.num_simulations)
+        settings = search_settings(
+            self.config.search,
+            config.num_simulations,
+            num_chance_codes=self.config.network.num_chance_codes,
+        )
         model = model or self.model(config.batch_size, settings.num_simulations)
         if isinstance(model, RulesModel):
             raise ValueError(
@@ -289,6 +306,7 @@ class Builder:
             settings = search_settings(
                 self.config.search,
                 num_simulations,
+                num_chance_codes=self.config.network.num_chance_codes,
                 stop_early=self.config.evaluation.stop_early,
             )
         return Agent(
@@ -310,17 +328,19 @@ class Builder:
 
     def network_model(self, batch_size: int, num_nodes: int) -> LocalModel:
         """The network with its own dynamics."""
-        search = self.config.search
-        return LocalModel(
-            self.network(),
-            batch_size=batch_size,
-            num_nodes=num_nodes,
-            discount=self.config.targets.discount,
-            device=self.device,
-            bfloat16=choose_bfloat16(search.bfloat16, self.device),
-            cuda_graph=search.cuda_graph,
-            num_threads=search.num_threads,
-        )
+        search, network = self.config.search, self.network()
+        options: dict[str, Any] = {
+            "batch_size": batch_size,
+            "num_nodes": num_nodes,
+            "discount": self.config.targets.discount,
+            "device": self.device,
+            "bfloat16": choose_bfloat16(search.bfloat16, self.device),
+            "cuda_graph": search.cuda_graph,
+            "num_threads": search.num_threads,
+        }
+        if isinstance(network, StochasticNetwork):
+            return StochasticLocalModel(network, **options)
+        return LocalModel(network, **options)
 
     def search(self, batch_size: int, settings: SearchSettings) -> Search:
         """A search with room for `batch_size` trees."""

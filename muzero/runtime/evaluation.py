@@ -13,10 +13,14 @@ from muzero.envs.registry import make_env
 from muzero.evaluation.agent import Agent
 from muzero.evaluation.episodes import evaluate_episodes, evaluate_versus_random
 from muzero.evaluation.evaluator import evaluate_opponents, make_opponent
+from muzero.evaluation.pictures import NUM_POSITIONS, PolicyPictures, can_draw
 from muzero.runtime.build import Builder, Role, role_seed
 from muzero.runtime.players import agent_player, load_player
 
+PICTURE = "policies/network_and_search"
+"""Name of the pictures in TensorBoard."""
 _MAX_ROWS = 256
+_PICTURE_BRANCH = 2**31 + 1  # of the evaluation's seed; the ladder has 2**31
 _RATES = {"wins": "win_rate", "draws": "draw_rate", "losses": "loss_rate"}
 _SCORES = {"mean": "score_mean", "std": "score_std", "min": "score_min", "iqm": "score_iqm"}
 
@@ -112,6 +116,24 @@ class RunEvaluator:
             return [evaluate_episodes(env, self._agent, episodes=config.games, seed=seed)]
         finally:
             env.close()
+
+
+def make_pictures(builder: Builder) -> PolicyPictures | None:
+    """What draws a run's policies, searched as in self-play; None if the game is not drawn as cells."""
+    config = builder.config
+    if not isinstance(config.env, OpenSpielConfig):
+        return None
+    from muzero.envs.open_spiel import OpenSpielFrames, load_game  # other games need no OpenSpiel
+
+    game = load_game(config.env)
+    if not can_draw(game):
+        return None
+    # A search that ends early leaves its policy unfinished.
+    whole = replace(config, evaluation=replace(config.evaluation, stop_early=False))
+    simulations = config.selfplay.num_simulations or config.search.num_simulations
+    agent = replace(builder, config=whole).agent(NUM_POSITIONS, simulations)
+    rng = np.random.default_rng(role_seed(config, Role.EVALUATION, _PICTURE_BRANCH))
+    return PolicyPictures(agent, game, OpenSpielFrames(game, config.env), rng)
 
 
 def as_metrics(reports: Sequence[dict[str, Any]]) -> dict[str, float]:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Self
 
 import numpy as np
+from torch import Tensor
 
 from muzero.checkpoint import Checkpoint, CheckpointError, CheckpointManager
 from muzero.config.schema import Config
@@ -12,7 +13,15 @@ from muzero.metrics import MetricsLogger, Stopwatch
 from muzero.progress import Progress
 from muzero.runtime import snapshot
 from muzero.runtime.build import Builder, configure_torch
-from muzero.runtime.evaluation import RunEvaluator, as_metrics, objective, too_few_distinct
+from muzero.runtime.evaluation import (
+    PICTURE,
+    RunEvaluator,
+    as_metrics,
+    make_pictures,
+    objective,
+    too_few_distinct,
+)
+from muzero.runtime.gatekeeping import Gatekeeper, Versioned
 from muzero.runtime.gathering import Gathered, LocalGatherer, ProcessGatherer, Work
 from muzero.runtime.report import Reporter
 from muzero.runtime.signals import GracefulStop
@@ -28,7 +37,8 @@ class LocalRuntime:
 
     What happens next depends on counters alone, so two runs of one config give the same bytes, and a run that was
     stopped and resumed equals one that was not. With `runtime.overlap` self-play and reanalyze work in a second process
-    beside the learner; what they made enters the replay when both are done.
+    beside the learner; what they made enters the replay when both are done. With `gatekeeping.interval` newer weights are
+    used by self-play and reanalyze only after they have won a match, for which all else stands still.
 
     Example:
         >>> metrics = LocalRuntime(config, Path(config.run_dir)).train()
@@ -46,11 +56,13 @@ class LocalRuntime:
         self.reanalyze = ReanalyzeWorker() if config.reanalyze.fresh_fraction > 0.0 else None
         self.augmenter = builder.augmenter()
         self.evaluator = RunEvaluator(builder)
+        self.gatekeeper = Gatekeeper(builder) if config.gatekeeping.interval > 0 else None
         self.schedule = Schedule(config.reanalyze)
         self.weights = WeightStore()
         self.timer = Stopwatch()
         self.totals = Totals()
         self.acting_version = 0
+        self._has_new_weights = False  # that the gatherer has yet to load
         self.evaluated_step = self.saved_step = -1
         self.best_objective: float | None = None
         self._is_best = False  # the learner step of this moment, by its evaluation
@@ -62,6 +74,8 @@ class LocalRuntime:
             config.runtime.checkpoint_keep_interval,
         )
         self.metrics = MetricsLogger(run_dir, config.logger)
+        draws = self.metrics.shows_images and config.evaluation.games > 0
+        self.pictures = make_pictures(builder) if draws else None
         self.reporter = Reporter(self)
         if checkpoint is None:
             self.weights.publish(0, self.learner.acting_weights())
@@ -148,10 +162,11 @@ class LocalRuntime:
         """Start a quantum of self-play, and of reanalyze if a lease is due, with the weights of this moment."""
         step, weights = self.learner_step, None
         with self.timer.measure("selfplay"):
-            if step - self.acting_version >= self.config.selfplay.weights_interval:
-                self.weights.publish(step, self.learner.acting_weights())
-                self.acting_version = step
-                weights = self.acting_weights()
+            is_due = step - self.acting_version >= self.config.selfplay.weights_interval
+            if self.gatekeeper is None and is_due:
+                self._publish(self.learner.acting_weights())
+            if self._has_new_weights:
+                weights, self._has_new_weights = self.acting_weights(), False
         lease = self._lease()
         positions = None if lease is None else lease.positions
         with self.timer.measure("selfplay"):
@@ -161,6 +176,11 @@ class LocalRuntime:
     def _finish_gathering(self) -> Gathered:
         with self.timer.measure("selfplay"):  # this is what the learner waits for
             return self.gatherer.finish()
+
+    def _publish(self, weights: dict[str, Tensor]) -> None:
+        """Make the learner's acting weights of this moment those that self-play and reanalyze use from the next quantum on."""
+        self.weights.publish(self.learner_step, weights)
+        self.acting_version, self._has_new_weights = self.learner_step, True
 
     def acting_weights(self) -> dict[str, np.ndarray]:
         """The weights that self-play and reanalyze use, as arrays."""
@@ -208,12 +228,14 @@ class LocalRuntime:
             self.replay.expire(self.learner_step)
 
     def _keep_house(self, before: int) -> None:
-        """Log, evaluate and save where the steps since `before` have crossed the interval."""
+        """Judge, log, evaluate and save where the steps since `before` have crossed the interval."""
         config, after = self.config, self.learner_step
 
         def crossed(interval: int) -> bool:
             return interval > 0 and after // interval > before // interval
 
+        if self.gatekeeper is not None and crossed(config.gatekeeping.interval):
+            self._judge(self.gatekeeper)
         is_last = after >= config.learner.num_steps
         if config.evaluation.games > 0 and (is_last or crossed(config.evaluation.interval)):
             if not is_last:  # the last evaluation, behind the loop, writes that row
@@ -224,6 +246,22 @@ class LocalRuntime:
         if crossed(config.runtime.checkpoint_interval) or self._is_best:
             self._save_or_tell()
 
+    def _judge(self, gatekeeper: Gatekeeper) -> None:
+        """Let the learner's weights play against those in use, and use them if they win."""
+        step, weights = self.learner_step, self.learner.acting_weights()
+        in_use = self.weights.pull_if_newer(None)
+        assert in_use is not None
+        with self.timer.measure("gatekeeping"):
+            verdict = gatekeeper.judge(Versioned(step, weights), Versioned(*in_use))
+        self.metrics.last("gatekeeping/score", verdict.score)
+        outcome = "accepted" if verdict.is_accepted else "rejected"
+        self._progress.message(
+            f"weights of learner step {step} {outcome}: {verdict.score:.1%} of the points of {verdict.num_games} games against "
+            f"those of step {in_use[0]}"
+        )
+        if verdict.is_accepted:
+            self._publish(weights)
+
     def _evaluate(self) -> None:
         if self.evaluated_step == self.learner_step or self.config.evaluation.games == 0:
             return
@@ -231,7 +269,10 @@ class LocalRuntime:
         self._progress.message(f"evaluating at learner step {step}")
         folder = self.run_dir / "evaluation" / f"step_{step:08d}"
         with self.timer.measure("evaluation"):
-            reports = self.evaluator.evaluate(self.learner.acting_weights(), step, folder)
+            weights = self.learner.acting_weights()
+            reports = self.evaluator.evaluate(weights, step, folder)
+            if self.pictures is not None and self.metrics.shows_images:
+                self.metrics.image(PICTURE, self.pictures.draw(weights, step), step)
         self.evaluated_step = step
         self.last_evaluation = as_metrics(reports)
         if problem := too_few_distinct(reports, self.config.evaluation):

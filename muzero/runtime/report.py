@@ -67,6 +67,8 @@ class Reporter:
         if runtime.reanalyze is not None:
             metrics.lasts(runtime.reanalyze.report())
             self._rate("reanalyze/positions_per_second", runtime.reanalyze.totals.searched)
+        if runtime.gatekeeper is not None:
+            metrics.lasts(runtime.gatekeeper.report(runtime.acting_version))
         if evaluation is not None:
             metrics.lasts(evaluation)
         fractions = runtime.timer.fractions()

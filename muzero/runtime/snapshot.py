@@ -2,7 +2,7 @@
 
 Parts: `learner` (tensors: weights, target network, averages, optimiser), `learner_state`, `weights` (tensors: those in
 use by self-play), `acting` (tensors: those that evaluation and play use), `replay` and `replay_state`, `selfplay` and
-`selfplay_state` (running episodes), `state` (counters, metrics, reanalyze) and `config` (so that a checkpoint can be
+`selfplay_state` (running episodes), `state` (counters, metrics, reanalyze, gatekeeper) and `config` (so that a checkpoint can be
 used without its run folder).
 """
 
@@ -42,6 +42,7 @@ def take(runtime: "LocalRuntime") -> dict[str, Part]:
             "metrics": runtime.metrics.state(),
             "reanalyze": None if runtime.reanalyze is None else runtime.reanalyze.state(),
             "augmenter": None if runtime.augmenter is None else runtime.augmenter.state(),
+            "gatekeeper": None if runtime.gatekeeper is None else runtime.gatekeeper.state(),
         },
         "config": asdict(runtime.config),
     }
@@ -76,3 +77,5 @@ def restore(runtime: "LocalRuntime", checkpoint: Checkpoint) -> None:
         runtime.reanalyze.restore(state["reanalyze"])
     if runtime.augmenter is not None and state["augmenter"] is not None:
         runtime.augmenter.restore(state["augmenter"])
+    if runtime.gatekeeper is not None and state.get("gatekeeper") is not None:  # nor this
+        runtime.gatekeeper.restore(state["gatekeeper"])

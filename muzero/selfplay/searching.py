@@ -48,6 +48,9 @@ class MoveSearcher:
     forced playouts, and its policy is a target; otherwise it is searched fast and without either. Drawn anew for every row
     and move; full and fast searches share a batch.
 
+    Progressive simulations (MiniZero): `decide` is told how many a full search of this moment makes; a fast one never makes
+    more than that.
+
     With `reuse_subtree` the tree below the move played stays and is searched on. Rows of the search are then those of the
     games: a row without a position to search gets a single simulation that nobody looks at.
 
@@ -96,12 +99,14 @@ class MoveSearcher:
         states_of: Callable[[RowArray], list[State] | None],
         temperature: npt.NDArray[np.float64],
         rng: np.random.Generator,
+        num_simulations: int,
     ) -> Decision:
         """Search the positions of `rows` `[n]` of `observation` `[B, *O]` and `legal` `[B, A]`; at least one.
 
         Args:
             states_of: The game states of rows, if the model plays the rules.
             temperature: `[n]` of the visit counts that the actions are drawn from.
+            num_simulations: Of a full search, at least 1 and at most those that the search has room for.
         """
         # Kept trees stand in their games' rows; without them those that need no search are left out.
         batch = np.arange(len(legal)) if self._reuses else rows
@@ -109,7 +114,7 @@ class MoveSearcher:
             observation, legal = observation[batch], legal[batch]
         self._count_roots(len(batch))
         root = plant_roots(self.model, observation, states_of(batch))
-        is_full, options = self._caps(np.isin(batch, rows), rng)
+        is_full, options = self._caps(np.isin(batch, rows), num_simulations, rng)
         noise = draw_noise(self._settings, legal, rng)
         if self._keeps_trees:
             options["kept"] = True
@@ -208,15 +213,15 @@ class MoveSearcher:
         }
 
     def _caps(
-        self, is_looked_at: BoolArray, rng: np.random.Generator
+        self, is_looked_at: BoolArray, num_full: int, rng: np.random.Generator
     ) -> tuple[BoolArray, dict[str, Any]]:
         """Which rows of the batch are searched in full, and what `Search.begin` is told of it."""
         count = len(is_looked_at)
         is_full = np.ones(count, np.bool_)
         if self._full_fraction < 1.0:
             is_full = rng.random(count) < self._full_fraction
-        if is_full.all() and is_looked_at.all():
+        if is_full.all() and is_looked_at.all() and num_full == self._settings.num_simulations:
             return is_full, {}
-        num_simulations = np.where(is_full, self._settings.num_simulations, self._num_fast or 1)
+        num_simulations = np.where(is_full, num_full, min(self._num_fast or 1, num_full))
         num_simulations[~is_looked_at] = 1
         return is_full, {"num_simulations": num_simulations, "explored": is_full}

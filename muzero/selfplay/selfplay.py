@@ -103,7 +103,13 @@ class SelfPlay:
         if len(rows) > 0:
             temperature = self._temperature(learner_step, rows)
             decision = self._searcher.decide(
-                rows, observation, step.legal, self._states, temperature, self._rng
+                rows,
+                observation,
+                step.legal,
+                self._states,
+                temperature,
+                self._rng,
+                simulations_at(self._config, learner_step, self._settings.num_simulations),
             )
             action[rows], policy[rows] = decision.action, decision.policy
             has_policy[rows], root_value[rows] = decision.has_policy, decision.root_value
@@ -242,3 +248,13 @@ class SelfPlay:
     def _note_episodes(self, ended: npt.NDArray[np.bool_]) -> None:
         self.totals.games += int(ended.sum())
         self._tally.note_games(self._moves[ended], self._scores[ended])
+
+
+def simulations_at(config: SelfPlayConfig, learner_step: int, num_simulations: int) -> int:
+    """Simulations of a full search of self-play at a learner step.
+
+    Args:
+        num_simulations: What holds behind the last stage of `selfplay.progressive_simulations`.
+    """
+    stages = (*config.progressive_simulations, num_simulations)
+    return stages[bisect_right(config.progressive_steps, learner_step)]

@@ -87,7 +87,7 @@ def test_a_sweep_gives_each_job_its_folder(tmp_path: Path) -> None:
 def test_help_is_ours_and_leaves_nothing(tmp_path: Path) -> None:
     out, _ = command("--help", folder=tmp_path)
     assert out.startswith("Trains a MuZero-style agent.")
-    assert "  experiment  cartpole, connect_four, lunarlander, pong, tictactoe\n" in out
+    assert "  experiment  2048, backgammon, cartpole, connect_four, " in out
     assert "schema" not in out
     out, _ = command("--cfg", "job", "--package", "targets", folder=tmp_path)
     assert "discount: 1.0" in out
@@ -133,3 +133,15 @@ def test_what_hydra_gets(run: Path) -> None:
     ]
     assert prepare_arguments(arguments[-1:]) == arguments[-1:]
     assert prepare_arguments(["resume=null"]) == ["resume=null"]
+
+
+def test_an_option_may_be_called_by_a_number() -> None:
+    """Hydra itself takes `env=2048` for a number and refuses it; numbers of settings stay numbers."""
+    arguments = ["env=2048", "experiment=2048,backgammon", "seed=2048", "network=mlp"]
+    assert prepare_arguments(arguments) == [
+        "env='2048'",
+        "experiment='2048',backgammon",
+        "seed=2048",
+        "network=mlp",
+    ]
+    assert compose(["experiment=2048"]).env.name == "2048"

@@ -67,7 +67,7 @@ def test_hopeless_names_list_what_there_is() -> None:
     message = explain_unknown(["zzz.qqq=1"])
     assert message is not None
     assert message.startswith(
-        "no setting named 'zzz.qqq'; the sections are env, evaluation, learner"
+        "no setting named 'zzz.qqq'; the sections are env, evaluation, gatekeeping"
     )
 
 

@@ -142,6 +142,15 @@ Change = dict[str, dict[str, Any]]
         ),
         ({"network": {"hidden_sizes": []}}, ["network.hidden_sizes is empty", "[128]"]),
         ({"learner": {"consistency_loss_weight": 2.0}}, ["is 2", "network.projection_size is 0"]),
+        ({"network": {"num_chance_codes": 1}}, ["num_chance_codes is 1", "at least 2, or 0"]),
+        (
+            {"network": {"num_chance_codes": 32}, "search": {"dynamics": "rules"}},
+            ["num_chance_codes is 32", "search.dynamics is 'rules'", "dynamics to learned"],
+        ),
+        (
+            {"network": {"num_chance_codes": 32}, "selfplay": {"reuse_subtree": True}},
+            ["num_chance_codes is 32", "selfplay.reuse_subtree is true", "num_chance_codes to 0"],
+        ),
         ({"search": {"value_min": 1.0}}, ["search.value_min is 1", "search.value_max, 1"]),
         ({"selfplay": {"temperatures": []}}, ["selfplay.temperatures is empty"]),
         (
@@ -152,6 +161,48 @@ Change = dict[str, dict[str, Any]]
             {"selfplay": {"temperatures": [1.0, 0.5, 0.1], "temperature_steps": [20, 20]}},
             ["selfplay.temperature_steps is [20, 20]", "increase"],
         ),
+        (
+            {"selfplay": {"progressive_simulations": [2, 8], "progressive_steps": [10]}},
+            ["selfplay.progressive_steps has 1 entries for 2", "as many", "stages ends"],
+        ),
+        (
+            {"selfplay": {"progressive_steps": [10]}},
+            ["selfplay.progressive_steps has 1 entries for 0"],
+        ),
+        (
+            {"selfplay": {"progressive_simulations": [2, 8], "progressive_steps": [10, 10]}},
+            ["selfplay.progressive_steps is [10, 10]", "increase"],
+        ),
+        (
+            {"selfplay": {"progressive_simulations": [8, 2], "progressive_steps": [10, 20]}},
+            ["selfplay.progressive_simulations is [8, 2]", "increase"],
+        ),
+        (
+            {"selfplay": {"progressive_simulations": [8, 32], "progressive_steps": [10, 20]}},
+            ["selfplay.progressive_simulations is [8, 32]", "below search.num_simulations, 32"],
+        ),
+        (
+            {
+                "selfplay": {
+                    "progressive_simulations": [17],
+                    "progressive_steps": [10],
+                    "num_simulations": 16,
+                }
+            },
+            ["selfplay.progressive_simulations is [17]", "below selfplay.num_simulations, 16"],
+        ),
+        ({"selfplay": {"progressive_simulations": [2, 31], "progressive_steps": [1, 2]}}, []),
+        (
+            {"gatekeeping": {"interval": 100, "games": 7}},
+            ["gatekeeping.games is 7", "even", "take 8"],
+        ),
+        ({"gatekeeping": {"games": 7}}, []),
+        ({"gatekeeping": {"games": 1}}, ["gatekeeping.games is 1", "at least 2"]),
+        (
+            {"gatekeeping": {"interval": 100}, "replay": {"max_behaviour_age": 500}},
+            ["replay.max_behaviour_age is 500", "gatekeeping.interval is 100", "null"],
+        ),
+        ({"gatekeeping": {"interval": 100, "threshold": 0.5}}, []),
         (
             {"selfplay": {"full_search_fraction": 0.25}},
             [
@@ -366,6 +417,7 @@ def test_a_fleet_that_cannot_work_is_refused(change: dict[str, Any], named: str)
         ("search", {"dynamics": "rules"}, "search.dynamics is rules"),
         ("search", {"pipelined": True}, "search.pipelined is True"),
         ("selfplay", {"reuse_subtree": True}, "selfplay.reuse_subtree is True"),
+        ("network", {"num_chance_codes": 32}, "network.num_chance_codes is 32"),
         ("selfplay", {"num_games": 1}, "selfplay.num_games is 1"),
     ],
 )
@@ -377,3 +429,21 @@ def test_what_central_inference_cannot_serve_is_refused(
     config.runtime = RayRuntimeConfig(inference="central")
     (problem,) = problems(config)
     assert problem.startswith(named) and "runtime.inference" in problem
+
+
+def test_gatekeeping_needs_a_match_in_either_runtime() -> None:
+    config = make_config(gatekeeping={"interval": 100})
+    assert problems(config, Facts(num_players=2)) == []
+    (problem,) = problems(config, Facts(num_players=1))
+    assert "gatekeeping.interval is 100" in problem and "one player" in problem
+    for inference in ("local", "central"):
+        config.runtime = RayRuntimeConfig(inference=inference)
+        assert problems(config, Facts(num_players=2)) == []
+        (problem,) = problems(config, Facts(num_players=1))
+        assert "one player" in problem
+    config = make_config(gatekeeping={"interval": 100})
+    config.env = GymConfig(id="CartPole-v1", name="x")
+    (problem,) = problems(config)
+    assert "env.kind is 'gym'" in problem and "set the interval to 0" in problem
+    config.gatekeeping.interval = 0
+    assert problems(config) == []

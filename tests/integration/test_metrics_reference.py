@@ -20,11 +20,18 @@ _SPEC.loader.exec_module(metric_docs)
 @pytest.mark.parametrize(
     "overrides",
     [
-        ("experiment=tictactoe", "reanalyze.fresh_fraction=0.8", "evaluation.exhaustive=true"),
+        (
+            "experiment=tictactoe",
+            "reanalyze.fresh_fraction=0.8",
+            "evaluation.exhaustive=true",
+            "gatekeeping.interval=7",
+            "gatekeeping.games=4",
+        ),
         ("experiment=cartpole", "learner.consistency_loss_weight=1", "network.projection_size=8"),
         ("env=open_spiel", "env.game=dots_and_boxes", "runtime.overlap=true"),
+        ("experiment=2048", "selfplay.segment_length=20"),
     ],
-    ids=["board", "episodes", "repeated turns"],
+    ids=["board", "episodes", "repeated turns", "chance codes"],
 )
 def test_all_metrics_of_a_run_are_documented(tmp_path, overrides):
     config = compose(

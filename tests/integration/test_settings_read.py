@@ -18,7 +18,13 @@ from muzero.network.factory import make_network
 from muzero.runtime.local import LocalRuntime
 
 RUNS = [
-    ("experiment=tictactoe", "evaluation.exhaustive=true", "learner.schedule=step"),
+    (
+        "experiment=tictactoe",
+        "evaluation.exhaustive=true",
+        "learner.schedule=step",
+        "gatekeeping.interval=2",
+        "gatekeeping.games=2",
+    ),
     (
         "experiment=cartpole",
         "search=puct",

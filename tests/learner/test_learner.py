@@ -97,6 +97,8 @@ def test_metrics_have_their_meaning(make_batch):
         "value_target_mean": mean(target, mask),
         "explained_variance": 1.0 - unexplained / mean((target - mean(target, mask)) ** 2, mask),
         "reward_error": mean(abs(reward.T - batch.reward), batch.reward_mask),
+        "turn_accuracy": mean((unrolled.turn_logits.numpy().T > 0) == batch.turn, batch.turn_mask),
+        "turn_repeated_fraction": mean(batch.turn, batch.turn_mask),
         "policy_loss": mean(cross_entropy, batch.policy_mask),
         "policy_loss_step_2": mean(cross_entropy[:, 2], batch.policy_mask[:, 2]),
         "policy_target_entropy": mean(

@@ -77,3 +77,23 @@ def test_all_turns_are_drawn_within_one_batch_and_a_restored_one_draws_the_same(
     assert (first.observation.reshape(64, -1, 9).sum(axis=(1, 2)) == empty).all()
     turned = [not np.array_equal(a, b) for a, b in zip(first.action, batch.action, strict=True)]
     assert 32 < sum(turned) < 64
+
+
+def test_channels_are_exchanged_within_every_frame_of_a_stack():
+    overrides = ["experiment=hex", "debug=smoke", "selfplay.num_games=8"]
+    builder = Builder.of(compose([*overrides, "env.num_stacked_frames=3"]))
+    selfplay, replay = builder.selfplay(), builder.replay()
+    while replay.size < 64:
+        for segment in selfplay.play(0):
+            replay.add(segment)
+    batch, symmetries = replay.sample(16), builder.spec.symmetries
+    turned = SymmetryAugmenter(symmetries, np.random.default_rng(0)).turn(batch, np.arange(16) % 2)
+    frames = batch.observation.reshape(16, 3, 10, 5, 5)
+    west, east = frames[:, :, 1].copy(), frames[:, :, 2].copy()
+    assert (west[1::2] != east[1::2]).any()
+    after = turned.observation.reshape(16, 3, 10, 5, 5)
+    np.testing.assert_array_equal(after[1::2, :, 1], east[1::2, :, ::-1, ::-1])
+    np.testing.assert_array_equal(after[1::2, :, 2], west[1::2, :, ::-1, ::-1])
+    for b in range(16):
+        for k in range(3):
+            np.testing.assert_array_equal(symmetries.turn(frames[b, k], b % 2), after[b, k])

@@ -23,6 +23,9 @@ CAPPED = (*REANALYZED, "selfplay.full_search_fraction=0.4", "selfplay.fast_simul
 REUSED = (*GYM, "selfplay.reuse_subtree=true", "search.num_simulations=12")
 PUCT = ("search.kind=puct", "search.forced_playouts=2", "selfplay.opening_fraction=0.3")
 ALL_TOGETHER = (*CAPPED, *PUCT, "selfplay.reuse_subtree=true", "search.num_simulations=9")
+STAGES = ("selfplay.progressive_simulations=[2,3]", "selfplay.progressive_steps=[8,15]")
+PROGRESSIVE = (*CAPPED, *STAGES)
+PROGRESSIVE_TREES = (*ALL_TOGETHER, *STAGES)
 REUSED_RULES = (*BOARD, *PUCT, "selfplay.reuse_subtree=true", "search.dynamics=rules")
 
 
@@ -109,7 +112,20 @@ def test_another_seed_is_another_run(tmp_path):
 
 @pytest.mark.parametrize(
     "overrides",
-    [BOARD, REANALYZED, GYM, CUT, STACKED, RULES, CAPPED, REUSED, ALL_TOGETHER, REUSED_RULES],
+    [
+        BOARD,
+        REANALYZED,
+        GYM,
+        CUT,
+        STACKED,
+        RULES,
+        CAPPED,
+        REUSED,
+        ALL_TOGETHER,
+        REUSED_RULES,
+        PROGRESSIVE,
+        PROGRESSIVE_TREES,
+    ],
     ids=[
         "board",
         "reanalyzed",
@@ -121,6 +137,8 @@ def test_another_seed_is_another_run(tmp_path):
         "reused subtrees",
         "caps, forced playouts, reuse",
         "reused subtrees by the rules",
+        "progressive simulations",
+        "progressive simulations in kept trees",
     ],
 )
 def test_stopped_and_resumed_equals_uninterrupted(tmp_path, overrides):

@@ -3,7 +3,7 @@
 import pyspiel
 import pytest
 
-from muzero.play.board import BoardReader
+from muzero.envs.board import BoardReader
 from tests.play.games import random_game
 
 PLACED = [

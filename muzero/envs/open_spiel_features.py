@@ -1,0 +1,111 @@
+"""Observations of our own for OpenSpiel's games of chance, whose tensors suit a network badly (`env.encoding=features`).
+
+Letters: `B` states, `P` planes.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyspiel
+
+from muzero.config.schema import OpenSpielConfig
+from muzero.envs.symmetry import Symmetries, slides
+
+
+class Features(Protocol):
+    """States of one game as arrays, each seen by its player to move."""
+
+    shape: tuple[int, ...]
+    """Of one state: `(features,)` or `(channels, height, width)`."""
+    is_binary: bool
+    """Whether all entries are 0 or 1."""
+    symmetries: Symmetries | None
+    """Of arrays of this shape."""
+
+    def encode(self, states: Sequence[pyspiel.State]) -> npt.NDArray[np.float32]:
+        """`[B, *shape]`."""
+        ...
+
+
+class Tiles:
+    """2048: `[P, 4, 4]`, plane 0 for empty cells and plane `e` for tiles of `2^e`, up to the game's `max_tile`.
+
+    Tile values themselves grow as fast as the powers they are, so that no weight fits the small and the large ones.
+    """
+
+    is_binary = True
+
+    def __init__(self, game: pyspiel.Game) -> None:
+        height, width = game.observation_tensor_shape()
+        largest = int(game.get_parameters()["max_tile"])
+        # A spawned tile may be a 4 whatever max_tile is, and at 2 the game is over when it begins.
+        self.shape: tuple[int, ...] = (max(largest.bit_length(), 3), height, width)
+        # Up, right, down, left.
+        self.symmetries: Symmetries | None = slides(
+            height, width, ((-1, 0), (0, 1), (1, 0), (0, -1))
+        )
+
+    def encode(self, states: Sequence[pyspiel.State]) -> npt.NDArray[np.float32]:
+        """See `Features`."""
+        num_planes, height, width = self.shape
+        tiles = np.array([state.observation_tensor(0) for state in states], np.float32)
+        # A tile 2^e has the binary exponent e + 1, an empty cell 0.
+        exponent = np.maximum(np.frexp(tiles)[1] - 1, 0).reshape(-1, 1, height, width)
+        planes: npt.NDArray[np.float32] = exponent == np.arange(num_planes)[:, None, None]
+        return planes.astype(np.float32)
+
+
+class Checkers:
+    """Backgammon: `[209]`, the mover's own things first.
+
+    For each player 24 points of four units, as TD-Gammon has them (one, two or three checkers, and half of the number
+    beyond three); checkers on the bar, by two, and borne off, by 15, of either; two dice, one-hot; and whether the mover has
+    played the first half of a double, which OpenSpiel's tensor does not tell.
+    """
+
+    shape: tuple[int, ...] = (209,)
+    is_binary = False
+    symmetries: Symmetries | None = None
+
+    def encode(self, states: Sequence[pyspiel.State]) -> npt.NDArray[np.float32]:
+        """See `Features`."""
+        tensor = np.array(
+            [state.observation_tensor(state.current_player()) for state in states], np.float32
+        ).reshape(-1, 200)
+        features = np.zeros((len(states), *self.shape), np.float32)
+        features[:, :192] = tensor[:, :192]
+        features[:, 3:192:4] *= 0.5
+        # Behind the points: bar, borne off and turn of either player, then the dice.
+        features[:, 192:194] = tensor[:, [192, 195]] / 2
+        features[:, 194:196] = tensor[:, [193, 196]] / 15
+        dice = tensor[:, 198:200].astype(np.int64)
+        rows = np.arange(len(states))
+        features[rows, 195 + dice[:, 0]] = 1.0
+        features[rows, 201 + dice[:, 1]] = 1.0
+        features[:, 208] = [state.full_history()[-1].player >= 0 for state in states]
+        return features
+
+
+def features_of(game: pyspiel.Game, config: OpenSpielConfig) -> Features | None:
+    """What `env.encoding` asks for; None is OpenSpiel's tensor.
+
+    Raises ValueError for an unknown encoding, for a game without features, and if they are asked for in another shape.
+    """
+    if config.encoding == "tensor":
+        return None
+    if config.encoding != "features":
+        raise ValueError(f"env.encoding={config.encoding!r} must be tensor or features")
+    if config.frame_shape is not None:
+        raise ValueError(
+            f"env.frame_shape={list(config.frame_shape)} is of OpenSpiel's tensor; set it to null, or env.encoding=tensor"
+        )
+    makers: dict[str, Any] = {"2048": Tiles, "backgammon": lambda game: Checkers()}
+    name = game.get_type().short_name
+    if name not in makers:
+        raise ValueError(
+            f"env.encoding=features is there for {' and '.join(makers)} only, not for {config.game}; set env.encoding=tensor"
+        )
+    features: Features = makers[name](game)
+    return features

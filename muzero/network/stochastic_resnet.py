@@ -1,0 +1,124 @@
+"""Convolutional residual networks with chance codes. Letters: `B` positions, `M` codes, `C, H, W` latent, `S` atoms."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from muzero.network.auxiliary import SimSiam, refuse_projection
+from muzero.network.base import NetworkSpec
+from muzero.network.layers import ActionPlanes, ConvNorm, ResidualBlock, scale_latent
+from muzero.network.resnet import Downsample, Head
+from muzero.network.stochastic import StochasticNetwork
+from muzero.network.support import Support
+
+
+class StochasticResNet(StochasticNetwork):
+    """Residual towers for h, phi and g as in `ResNetNetwork`; a code is a constant plane for each of its entries."""
+
+    latent_shape: tuple[int, int, int]
+
+    def __init__(
+        self,
+        spec: NetworkSpec,
+        *,
+        num_chance_codes: int,
+        value_support: Support,
+        reward_support: Support,
+        num_channels: int,
+        num_blocks: int,
+        num_dynamics_blocks: int,
+        downsample: int,
+        head_channels: int,
+        head_hidden_size: int,
+        norm: str,
+        projection_size: int = 0,
+    ):
+        super().__init__()
+        self.spec = spec
+        self.num_chance_codes = num_chance_codes
+        self.value_support = value_support
+        self.reward_support = reward_support
+        num_planes, *image = spec.observation_shape
+        height, width = (-(-side // downsample) for side in image)
+        self.latent_shape = (num_channels, height, width)
+
+        def blocks(number: int) -> nn.Sequential:
+            return nn.Sequential(*(ResidualBlock(num_channels, norm) for _ in range(number)))
+
+        def head(num_outputs: int) -> Head:
+            return Head(
+                self.latent_shape,
+                num_outputs,
+                head_channels=head_channels,
+                head_hidden_size=head_hidden_size,
+                norm=norm,
+            )
+
+        self.representation = nn.Sequential(
+            Downsample(num_planes, num_channels, downsample, norm), blocks(num_blocks)
+        )
+        self.action_planes = ActionPlanes(spec.num_actions, height, width, board=downsample == 1)
+        self.afterstate_input = ConvNorm(
+            num_channels + self.action_planes.num_planes, num_channels, 3, norm
+        )
+        self.afterstate_blocks = blocks(num_dynamics_blocks)
+        self.chance_head = head(num_chance_codes)
+        self.afterstate_value_head = head(value_support.size)
+        self.dynamics_input = ConvNorm(num_channels + num_chance_codes, num_channels, 3, norm)
+        self.dynamics_blocks = blocks(num_dynamics_blocks)
+        self.reward_head = head(reward_support.size + (1 if spec.has_turn_head else 0))
+        self.policy_head = head(spec.num_actions)
+        self.value_head = head(value_support.size)
+        self.encoder = nn.Sequential(
+            Downsample(2 * num_planes, num_channels, downsample, norm), blocks(num_dynamics_blocks)
+        )
+        self.encoder_head = head(num_chance_codes)
+        # Embeddings that were all 0 would all have one code; a bias would be the same for all.
+        self.encoder_head.output = nn.Linear(head_hidden_size, num_chance_codes, bias=False)
+        self.simsiam = (
+            SimSiam(math.prod(self.latent_shape), projection_size, norm)
+            if projection_size > 0
+            else None
+        )
+
+    def represent(self, observation: Tensor) -> Tensor:
+        """`[B, *O]` of any dtype -> latent `[B, C, H, W]`."""
+        return scale_latent(self.representation(self._scaled(observation)))
+
+    def afterstate(self, latent: Tensor, action: Tensor) -> Tensor:
+        """See `StochasticNetwork.afterstate`."""
+        x = self.afterstate_input(self.action_planes.append_to(latent, action))
+        return scale_latent(self.afterstate_blocks(F.relu(x + latent)))
+
+    def predict_afterstate(self, afterstate: Tensor) -> tuple[Tensor, Tensor]:
+        """See `StochasticNetwork.predict_afterstate`."""
+        return self.chance_head(afterstate), self.afterstate_value_head(afterstate)
+
+    def outcome(self, afterstate: Tensor, code: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        """See `StochasticNetwork.outcome`."""
+        planes = code.to(afterstate.dtype)[:, :, None, None].expand(-1, -1, *self.latent_shape[1:])
+        x = self.dynamics_input(torch.cat((afterstate, planes), 1))
+        x = self.dynamics_blocks(F.relu(x + afterstate))
+        outputs = self.reward_head(x)
+        if not self.spec.has_turn_head:
+            return scale_latent(x), outputs, None
+        return scale_latent(x), outputs[:, :-1], outputs[:, -1]
+
+    def predict(self, latent: Tensor) -> tuple[Tensor, Tensor]:
+        """See `MuZeroNetwork.predict`."""
+        return self.policy_head(latent), self.value_head(latent)
+
+    def embed(self, change: Tensor, after: Tensor) -> Tensor:
+        """See `StochasticNetwork.embed`."""
+        seen = torch.cat((self._scaled(change), self._scaled(after)), 1)
+        return self.encoder_head(self.encoder(seen))
+
+    def _scaled(self, observation: Tensor) -> Tensor:
+        x = observation.to(self.dynamics_input.conv.weight.dtype)
+        return x if self.spec.observation_scale == 1.0 else x * self.spec.observation_scale
+
+    def project(self, latent: Tensor, with_predictor: bool) -> Tensor:
+        """See `MuZeroNetwork.project`."""
+        return refuse_projection() if self.simsiam is None else self.simsiam(latent, with_predictor)
