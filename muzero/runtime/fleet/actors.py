@@ -8,6 +8,7 @@ import time
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import ray
 
 from muzero.config.runtime import RayRuntimeConfig
 from muzero.config.schema import Config
+from muzero.evaluation.pictures import PolicyPictures
 from muzero.inference import (
     CallReply,
     CallRequest,
@@ -25,10 +27,11 @@ from muzero.inference import (
     ServerLost,
 )
 from muzero.runtime.build import Builder, configure_torch
-from muzero.runtime.evaluation import RunEvaluator
+from muzero.runtime.evaluation import RunEvaluator, make_pictures
 from muzero.runtime.fleet.faults import ask
 from muzero.runtime.fleet.links import LearnerRayLinks, RayLinks
 from muzero.runtime.fleet.messages import (
+    Evaluated,
     LearnerStatus,
     Lease,
     LeaseReport,
@@ -40,9 +43,10 @@ from muzero.runtime.fleet.serving import make_server, server_of
 from muzero.runtime.fleet.shard import ReplayShard
 from muzero.runtime.fleet.training import Snapshot, Training
 from muzero.runtime.fleet.worker import SearchWorker
+from muzero.runtime.gatekeeping import Gatekeeper, Verdict, Versioned
 from muzero.weights import Arrays, to_tensors
 
-_EVALUATOR_NICENESS = 10
+_MATCH_NICENESS = 10
 _SWITCH_SECONDS = 2e-4
 CONTROL = "control"
 
@@ -75,12 +79,18 @@ class Actor:
 
 
 class WeightStoreActor(Actor):
-    """Keeps the newest weights in the object store, once per host that pulls them."""
+    """Keeps the newest weights in the object store, once per host that pulls them.
 
-    def __init__(self) -> None:
+    Args:
+        is_gated: Whether those who search get the weights that were accepted last, instead of the newest.
+    """
+
+    def __init__(self, is_gated: bool) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+        self._is_gated = is_gated
         self._version: int | None = None
         self._reference: Any = None
+        self._accepted: tuple[int, Any] | None = None
         self._servers: list[ServerAddress] = []
 
     def publish(self, version: int, weights: Arrays) -> bool:
@@ -91,11 +101,25 @@ class WeightStoreActor(Actor):
         self._reference, self._version = ray.put(weights), version
         return True
 
-    def pull(self, version: int | None) -> tuple[int, Any] | None:
-        """Version and reference of the newest weights if newer than `version`."""
-        if self._version is None or (version is not None and self._version <= version):
+    def accept(self, version: int, reference: list[Any]) -> None:
+        """Hand out these weights from now on; the reference comes in a list, or Ray would pass what it stands for."""
+        (weights,) = reference
+        self._accepted = version, weights
+
+    def newest(self) -> tuple[int, Arrays] | None:
+        """Version and arrays of the newest weights, accepted or not; None before the first."""
+        if self._version is None:
             return None
-        return self._version, self._reference
+        return self._version, ray.get(self._reference)
+
+    def pull(self, version: int | None) -> tuple[int, Any] | None:
+        """Version and reference of the weights to search with, if newer than `version`."""
+        found = self._accepted
+        if not self._is_gated and self._version is not None:
+            found = self._version, self._reference
+        if found is None or (version is not None and found[0] <= version):
+            return None
+        return found
 
     def version(self) -> int | None:
         """Version of the newest weights."""
@@ -296,13 +320,38 @@ class EvaluatorActor(Actor):
 
     def __init__(self, config: Config) -> None:
         _prepare_process(config)
-        os.nice(_EVALUATOR_NICENESS)
-        self._evaluator = RunEvaluator(Builder.of(config))
+        os.nice(_MATCH_NICENESS)
+        self._builder = Builder.of(config)
+        self._evaluator = RunEvaluator(self._builder)
 
-    def evaluate(self, weights: Arrays, step: int, folder: Path) -> list[dict[str, Any]]:
-        """See `RunEvaluator`."""
+    def evaluate(self, weights: Arrays, step: int, folder: Path, draws: bool) -> Evaluated:
+        """See `RunEvaluator`; `draws` asks for a picture as well."""
         state = to_tensors(weights)
-        return self._evaluator.evaluate(state, step, folder)
+        reports = self._evaluator.evaluate(state, step, folder)
+        pictures = self._pictures if draws else None
+        return Evaluated(reports, None if pictures is None else pictures.draw(state, step))
+
+    @cached_property
+    def _pictures(self) -> PolicyPictures | None:
+        return make_pictures(self._builder)
+
+
+class GatekeeperActor(Actor):
+    """Plays candidates against the weights in use, and gives way to all others for the processor."""
+
+    def __init__(self, config: Config) -> None:
+        _prepare_process(config)
+        os.nice(_MATCH_NICENESS)
+        self._gatekeeper = Gatekeeper(Builder.of(config))
+
+    def judge(
+        self, version: int, weights: Arrays, version_in_use: int, weights_in_use: Arrays
+    ) -> Verdict:
+        """See `Gatekeeper`; its counters are not asked for, they are the supervisor's."""
+        candidate = Versioned(version, to_tensors(weights))
+        return self._gatekeeper.judge(
+            candidate, Versioned(version_in_use, to_tensors(weights_in_use))
+        )
 
 
 def remote(actor: type[Actor], **options: Any) -> Any:

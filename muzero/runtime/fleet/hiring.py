@@ -12,6 +12,7 @@ from muzero.config.runtime import RayRuntimeConfig
 from muzero.config.schema import Config
 from muzero.runtime.fleet.actors import (
     EvaluatorActor,
+    GatekeeperActor,
     InferenceActor,
     LearnerActor,
     ShardActor,
@@ -25,10 +26,11 @@ from muzero.runtime.fleet.serving import num_clients
 
 STORE, SHARD, LEARNER = "weight store", "replay shard", "learner"
 WORKER, EVALUATOR, SERVER = "search worker", "evaluator", "inference server"
+GATEKEEPER = "gatekeeper"
 
 
 class Hiring:
-    """Makes actors. Store, shards and evaluator stay on the supervisor's node; workers and servers are spread.
+    """Makes actors. Store, shards, evaluator and gatekeeper stay on the supervisor's node; workers and servers are spread.
 
     Raises:
         ClusterError: The cluster has not the cores that the config asks for.
@@ -96,7 +98,10 @@ class Hiring:
             return self._make_server()
         if role == EVALUATOR:
             return remote(EvaluatorActor, **stays).remote(_on_cpu(config))
-        return remote(WeightStoreActor, **stays).remote()
+        if role == GATEKEEPER:
+            return remote(GatekeeperActor, **stays).remote(_on_cpu(config))
+        is_gated = config.gatekeeping.interval > 0
+        return remote(WeightStoreActor, **stays).remote(is_gated)
 
     def _make_server(self) -> Any:
         """On a GPU of its own if there is one beside the learner's, else on half of that, else on the processor."""

@@ -6,7 +6,14 @@ from typing import Any
 
 from muzero.config.runtime import RayRuntimeConfig
 from muzero.runtime.fleet.crew import Member
-from muzero.runtime.fleet.hiring import LEARNER, SERVER, SHARD, WORKER
+from muzero.runtime.fleet.hiring import (
+    EVALUATOR,
+    GATEKEEPER,
+    LEARNER,
+    SERVER,
+    SHARD,
+    WORKER,
+)
 from muzero.runtime.fleet.limiter import FleetLimiter
 from muzero.runtime.fleet.messages import LearnerStatus
 from muzero.runtime.fleet.report import FleetReporter
@@ -14,6 +21,7 @@ from muzero.runtime.fleet.staff import Staff
 
 _EXCHANGE_SECONDS = 0.05
 _STATISTICS_SECONDS = 1.0
+_ANSWER_BY_WORK = (WORKER, EVALUATOR, GATEKEEPER)
 
 
 class Inquiries:
@@ -86,10 +94,11 @@ class Inquiries:
         self._ask(member, "tell its statistics", lambda: member.actor.report.remote(), note)
 
     def _ask_whether_alive(self, member: Member) -> None:
-        # The learner trains in the thread that would answer; a worker with a lease answers by its report.
+        # The learner trains in the thread that would answer; who has a lease, an evaluation or a match answers by its outcome,
+        # for which there is a deadline of its own.
         if not member.serves or member.role == LEARNER:
             return
-        if member.role == WORKER and member.num_calls > 0:
+        if member.role in _ANSWER_BY_WORK and member.num_calls > 0:
             return
 
         def note(memory_bytes: int) -> None:

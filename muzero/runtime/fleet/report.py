@@ -7,8 +7,10 @@ from typing import Any
 import psutil
 
 from muzero.config.schema import Config
+from muzero.evaluation.drawing import Image
 from muzero.metrics import MetricsLogger, Row, wait_metrics
 from muzero.runtime.controller import Perceived
+from muzero.runtime.evaluation import PICTURE
 from muzero.runtime.fleet.leasing import Leasing
 from muzero.runtime.fleet.messages import LearnerStatus, LeaseReport
 from muzero.runtime.fleet.waiting import CAUSES
@@ -188,6 +190,19 @@ class FleetReporter:
             metrics.lasts(evaluation)
         self.newest = metrics.write(learner_step, totals.env_steps)
         return self.newest
+
+    @property
+    def shows_images(self) -> bool:
+        """Whether `note_picture` does anything: TensorBoard is on."""
+        return self._metrics.shows_images
+
+    def note_match(self, score: float) -> None:
+        """The score of a candidate in its match of gatekeeping."""
+        self._metrics.last("gatekeeping/score", score)
+
+    def note_picture(self, picture: Image, learner_step: int) -> None:
+        """Write the picture `[H, W, 3]` of an evaluation at the learner step that was evaluated."""
+        self._metrics.image(PICTURE, picture, learner_step)
 
     def perceive(self, *, workers: int, num_cpus: float, memory_fraction: float) -> Perceived:
         """What the controller is to know of the interval since the last call."""

@@ -7,12 +7,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from muzero.checkpoint import CheckpointError, CheckpointManager
+from muzero.checkpoint import CheckpointError, CheckpointManager, Part
 from muzero.config.schema import Config
 from muzero.runtime.evaluation import as_metrics, objective, too_few_distinct
 from muzero.runtime.fleet.crew import Member
 from muzero.runtime.fleet.cut import Cut
 from muzero.runtime.fleet.hiring import EVALUATOR, LEARNER, SHARD, WORKER
+from muzero.runtime.fleet.messages import Evaluated
+from muzero.runtime.fleet.report import FleetReporter
 from muzero.runtime.fleet.staff import Staff
 from muzero.runtime.fleet.training import Snapshot
 
@@ -27,6 +29,7 @@ class Saver:
 
     Args:
         state: Gives the supervisor's own part of a checkpoint.
+        gating: Gives the parts of gatekeeping, whose weights must be no newer than the learner's.
         tell: Says something to the user.
     """
 
@@ -36,12 +39,15 @@ class Saver:
         run_dir: Path,
         staff: Staff,
         checkpoints: CheckpointManager,
+        reporter: FleetReporter,
         *,
         state: Callable[[], dict[str, Any]],
+        gating: Callable[[], dict[str, Part]],
         tell: Callable[[str], None],
     ) -> None:
         self._config, self._run_dir, self._staff = config, run_dir.resolve(), staff
         self._checkpoints, self._state, self._tell = checkpoints, state, tell
+        self._reporter, self._gating = reporter, gating
         self._cut: Cut | None = None
         self._evaluates = False
         self._logs_to_forget: dict[int, int] | None = None
@@ -130,6 +136,7 @@ class Saver:
             if cut is not None:
                 cut.fail()
             return
+        cut.parts |= self._gating()
         self._staff.crew.call(
             learner,
             "give its state",
@@ -172,14 +179,19 @@ class Saver:
         crew.call(
             member,
             "evaluate",
-            member.actor.evaluate.remote(snapshot.acting, step, folder),
+            member.actor.evaluate.remote(
+                snapshot.acting, step, folder, self._reporter.shows_images
+            ),
             partial(self._note_evaluation, step),
             failed=self._give_up_evaluation,
             seconds=_LAST_SECONDS,
         )
 
-    def _note_evaluation(self, step: int, reports: list[dict[str, Any]]) -> None:
+    def _note_evaluation(self, step: int, evaluated: Evaluated) -> None:
         self._evaluating = None
+        reports = evaluated.reports
+        if evaluated.picture is not None:
+            self._reporter.note_picture(evaluated.picture, step)
         self.evaluated_step = step
         self.last_evaluation = as_metrics(reports) | {"evaluation/learner_step": float(step)}
         self._evaluation = self.last_evaluation

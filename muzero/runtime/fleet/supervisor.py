@@ -17,6 +17,7 @@ from muzero.progress import Progress
 from muzero.runtime.build import Builder, configure_torch
 from muzero.runtime.fleet.cluster import Cluster, store_bytes
 from muzero.runtime.fleet.crew import Member
+from muzero.runtime.fleet.gating import Gating
 from muzero.runtime.fleet.hiring import LEARNER, SHARD, WORKER
 from muzero.runtime.fleet.inquiries import Inquiries
 from muzero.runtime.fleet.leasing import LEASES_AHEAD, Account, Leasing
@@ -115,8 +116,16 @@ class FleetRuntime:
         self._reporter = FleetReporter(
             config, MetricsLogger(self.run_dir, config.logger), self._leasing
         )
+        self._gating = Gating(config, self._staff, self._reporter, tell=self._tell)
         self._saver = Saver(
-            config, self.run_dir, self._staff, self.checkpoints, state=self._state, tell=self._tell
+            config,
+            self.run_dir,
+            self._staff,
+            self.checkpoints,
+            self._reporter,
+            state=self._state,
+            gating=self._gating.parts,
+            tell=self._tell,
         )
         self._inquiries = Inquiries(
             runtime,
@@ -163,6 +172,11 @@ class FleetRuntime:
     def is_saving(self) -> bool:
         """Whether a checkpoint is being collected."""
         return self._saver.is_collecting
+
+    @property
+    def is_judging(self) -> bool:
+        """Whether a match of gatekeeping is running."""
+        return self._gating.is_playing
 
     @property
     def limiter(self) -> FleetLimiter:
@@ -225,6 +239,7 @@ class FleetRuntime:
         )
         self._saver.poll()
         if grants:
+            self._gating.poll()
             self._steering.steer(now)
             # Whoever is being made, or filled from a checkpoint, has deadlines of its own.
             is_complete = all(member.serves for member in self._crew.all())
@@ -236,7 +251,7 @@ class FleetRuntime:
         """Give leases to all workers that have too few."""
         now = time.monotonic()
         self._is_blocked = False
-        if not self._staff.is_manned or self._staff.newest_version < 0:
+        if not self._staff.is_manned or self._staff.newest_version < 0 or not self._gating.is_open:
             return
         for ahead in range(1, LEASES_AHEAD + 1):
             for member in self._crew.serving(WORKER):
@@ -298,6 +313,7 @@ class FleetRuntime:
         def crossed(interval: int) -> bool:
             return interval > 0 and after // interval > before // interval
 
+        self._gating.note_steps(before, after)
         if crossed(config.runtime.log_interval):
             self._write_row()
         is_last = after >= config.learner.num_steps
@@ -311,6 +327,7 @@ class FleetRuntime:
             "fleet/workers": len(self._crew.serving(WORKER)),
             "fleet/restarts": self._crew.restarts,
             "fleet/memory_bytes": sum(member.memory_bytes for member in members),
+            **self._gating.report(),
         }
         evaluation = self._saver.take_evaluation()
         row = self._reporter.write(self.learner_step, extra, evaluation)
@@ -372,6 +389,7 @@ class FleetRuntime:
         self._reporter.restore(state["reporter"], checkpoint.step)
         self._steering.restore(state["controller"])
         self._saver.restore(state["saver"])
+        self._gating.restore(checkpoint)
         self._sampled_before = self._limiter.samples
 
     def _progress_made(self) -> tuple[int, ...]:

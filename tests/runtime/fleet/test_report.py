@@ -250,3 +250,9 @@ def test_a_resumed_run_does_not_count_the_past_as_new(case: Case, tmp_path: Path
         assert row["selfplay/env_steps_per_second"] == pytest.approx(20.0)
     finally:
         other.reporter.close()
+
+
+def test_the_score_of_a_match_stands_in_the_next_row_alone(case: Case) -> None:
+    case.reporter.note_match(0.625)
+    first, second = (case.reporter.write(step, {}) for step in (10, 20))
+    assert first["gatekeeping/score"] == 0.625 and "gatekeeping/score" not in second
