@@ -1,9 +1,8 @@
-"""The supervisor of a fleet: grants leases, keeps the limiter, watches, decides, saves."""
+"""The supervisor of a fleet: has leases granted, keeps the limiter, watches, decides, saves."""
 
 import logging
 import time
 import uuid
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +17,12 @@ from muzero.runtime.build import Builder, configure_torch
 from muzero.runtime.fleet.cluster import Cluster, store_bytes
 from muzero.runtime.fleet.crew import Member
 from muzero.runtime.fleet.gating import Gating
+from muzero.runtime.fleet.granting import Granting
 from muzero.runtime.fleet.hiring import LEARNER, SHARD, WORKER
 from muzero.runtime.fleet.inquiries import Inquiries
 from muzero.runtime.fleet.leasing import LEASES_AHEAD, Account, Leasing
 from muzero.runtime.fleet.limiter import FleetLimiter
-from muzero.runtime.fleet.messages import LearnerStatus, Lease, LeaseReport, ShardAddress
+from muzero.runtime.fleet.messages import LearnerStatus
 from muzero.runtime.fleet.report import FleetReporter
 from muzero.runtime.fleet.saving import Saver
 from muzero.runtime.fleet.staff import Staff
@@ -64,9 +64,7 @@ class FleetRuntime:
         self._is_learning = True
         self._sampled = 0  # of the learner's present incarnation, as it told last
         self._sampled_before = 0  # when that incarnation began
-        self._lease_number = 0
         self._progress: Progress | None = None
-        self._is_blocked = False
         builder = Builder.of(config)
         weights = sum(p.numel() * 4 for p in builder.network().parameters())
         replay = memory_need(builder).replay
@@ -116,6 +114,7 @@ class FleetRuntime:
         self._reporter = FleetReporter(
             config, MetricsLogger(self.run_dir, config.logger), self._leasing
         )
+        self._granting = Granting(self._staff, self._leasing, self._reporter)
         self._gating = Gating(config, self._staff, self._reporter, tell=self._tell)
         self._saver = Saver(
             config,
@@ -229,13 +228,13 @@ class FleetRuntime:
         before = time.monotonic()
         self._crew.poll(_POLL_SECONDS)
         if grants:
-            self._grant()
+            self._granting.grant(self.learner_step, is_open=self._gating.is_open)
         now = time.monotonic()
         self._inquiries.ask(now, max(0, self._limiter.allowance - self._sampled_before))
         workers = self._crew.serving(WORKER)
         idle = sum(member.num_calls == 0 for member in workers)
         self._reporter.note_workers(
-            now - before, workers=len(workers), idle=idle, blocked=self._is_blocked
+            now - before, workers=len(workers), idle=idle, blocked=self._granting.is_blocked
         )
         self._saver.poll()
         if grants:
@@ -246,52 +245,6 @@ class FleetRuntime:
             self._watchdog.check(
                 now, self._progress_made if is_complete else None, self._account_of_waits
             )
-
-    def _grant(self) -> None:
-        """Give leases to all workers that have too few."""
-        now = time.monotonic()
-        self._is_blocked = False
-        if not self._staff.is_manned or self._staff.newest_version < 0 or not self._gating.is_open:
-            return
-        for ahead in range(1, LEASES_AHEAD + 1):
-            for member in self._crew.serving(WORKER):
-                if member.index >= self._staff.num_workers or member.num_calls >= ahead:
-                    continue
-                plan = self._leasing.plan(now)
-                if plan is None:
-                    self._is_blocked = True
-                    return
-                self._lease_number += 1
-                lease = Lease(
-                    number=self._lease_number,
-                    kind=plan.kind,
-                    amount=plan.amount,
-                    reserved=plan.reserved,
-                    learner_step=self.learner_step,
-                    version=self._staff.newest_version,
-                    shard=self._shard_for(plan.kind),
-                    store=self._staff.store,
-                    server=self._staff.server(member.index),
-                )
-                self._leasing.note_directed(lease)
-                self._crew.call(
-                    member,
-                    f"work off a lease of {plan.kind}",
-                    member.actor.work.remote(lease),
-                    self._note_report,
-                    failed=partial(self._leasing.lost, lease),
-                )
-
-    def _shard_for(self, kind: str) -> ShardAddress:
-        shards = self._staff.shards
-        return shards[self._leasing.choose_shard(kind, sorted(shards))]
-
-    def _note_report(self, report: LeaseReport) -> None:
-        self._leasing.done(report, time.monotonic())
-        index = report.lease.shard.index
-        confirmed = self._staff.confirmed
-        confirmed[index] = confirmed.get(index, 0) + report.inserted
-        self._reporter.note_lease(report)
 
     def _note_status(self, status: LearnerStatus) -> None:
         before = self.learner_step
