@@ -14,7 +14,7 @@ from torch import Tensor
 
 from mcts.base import ROOT_INDEX, FloatArray, IntArray, ModelOutput, RootOutput, Selection
 from muzero.inference.evaluators import Answer, Evaluator, ModuleEvaluator, Rows
-from muzero.inference.fused import FusedMLP
+from muzero.inference.fused import FusedMLP, FusedStochasticMLP
 from muzero.inference.fused_resnet import FusedResNet, is_fusable
 from muzero.inference.graph import GraphEvaluator
 from muzero.inference.precision import Unit, bfloat16_unit
@@ -23,6 +23,7 @@ from muzero.network.base import MuZeroNetwork
 from muzero.network.mlp import MLPNetwork
 from muzero.network.resnet import ResNetNetwork
 from muzero.network.stochastic import StochasticNetwork
+from muzero.network.stochastic_mlp import StochasticMLP
 
 _logger = logging.getLogger(__name__)
 
@@ -225,23 +226,34 @@ def make_evaluator(
 ) -> Evaluator:
     """The fastest evaluator there is for `network` on `device`."""
     dtype = torch.bfloat16 if bfloat16 else torch.float32
-    if isinstance(network, StochasticNetwork):
-        _logger.info("network.num_chance_codes: the networks of searches run as torch's modules")
-        return StochasticEvaluator(network, device, dtype)
+    compiled: Evaluator | None = None
     if device.type == "cpu":
         unit = bfloat16_unit() if bfloat16 else "float32"
-        evaluator: Evaluator | None = None
-        if unit is not None and isinstance(network, MLPNetwork):
-            evaluator = FusedMLP(network, bfloat16=bfloat16, num_threads=num_threads)
-        elif unit is not None and isinstance(network, ResNetNetwork) and is_fusable(network):
-            evaluator = FusedResNet(network, bfloat16=bfloat16, num_threads=num_threads)
+        if unit is not None:
+            compiled = _compiled(network, bfloat16, num_threads)
         if bfloat16:
-            _logger.info("search.bfloat16: %s", _way_of(unit, evaluator is not None))
-        if evaluator is not None:
-            return evaluator
+            _logger.info("search.bfloat16: %s", _way_of(unit, compiled is not None))
+    if isinstance(network, StochasticNetwork):
+        way = "as torch's modules" if compiled is None else "compiled"
+        _logger.info("network.num_chance_codes: the networks of searches run %s", way)
+    if compiled is not None:
+        return compiled
+    if isinstance(network, StochasticNetwork):
+        return StochasticEvaluator(network, device, dtype)
     if device.type == "cuda" and cuda_graph:
         return GraphEvaluator(network, device, dtype, batch_size=batch_size)
     return ModuleEvaluator(network, device, dtype)
+
+
+def _compiled(network: MuZeroNetwork, bfloat16: bool, num_threads: int) -> Evaluator | None:
+    """The compiled evaluator of a network, if there is one."""
+    if isinstance(network, MLPNetwork):
+        return FusedMLP(network, bfloat16=bfloat16, num_threads=num_threads)
+    if isinstance(network, StochasticMLP):
+        return FusedStochasticMLP(network, bfloat16=bfloat16, num_threads=num_threads)
+    if isinstance(network, ResNetNetwork) and is_fusable(network):
+        return FusedResNet(network, bfloat16=bfloat16, num_threads=num_threads)
+    return None
 
 
 def _way_of(unit: Unit | None, is_compiled: bool) -> str:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from mcts.base import IntArray, ModelOutput, Selection
 from mcts.chance import AfterstateOutput
 from muzero.inference.local import LocalModel
-from muzero.inference.stochastic_evaluator import StochasticEvaluator
+from muzero.inference.stochastic_evaluator import ChanceEvaluator
 from muzero.network.stochastic import StochasticNetwork
 
 
@@ -20,15 +20,15 @@ class StochasticLocalModel(LocalModel):
 
     It answers what `mcts.chance.AlternatingModel` would: an edge from a state leads to an afterstate (reward 0, discount 1, the
     prior is sigma), one from an afterstate to a state. Which of them a node is, the model remembers by itself, so it stands
-    wherever a `LocalModel` stands. Networks run as torch's modules: there are no compiled kernels of phi, psi and g, and no
-    captured graph.
+    wherever a `LocalModel` stands. On a CPU an MLP runs compiled; other networks run as torch's modules, and there is no captured
+    graph.
 
     Args:
         network: Is copied; its own weights serve until `load`.
         batch_size, num_nodes, options: See `LocalModel`; two edges make one step of the environment.
     """
 
-    _evaluator: StochasticEvaluator
+    _evaluator: ChanceEvaluator
 
     def __init__(
         self, network: StochasticNetwork, *, batch_size: int, num_nodes: int, **options: Any
@@ -45,19 +45,21 @@ class StochasticLocalModel(LocalModel):
         row, parent, _, node = selection
         from_afterstate = self._is_afterstate[row, parent]
         self._is_afterstate[row, node] = ~from_afterstate
-        num_edges = len(row)
+        num_edges, num_outcomes = len(row), np.count_nonzero(from_afterstate)
         reward, discount = self._reward[:num_edges], self._discount[:num_edges]
         value, logits = self._value[:num_edges], self._logits[:num_edges]
-        reward[:], discount[:], logits[:] = 0.0, 1.0, -np.inf
-        (actions,) = np.nonzero(~from_afterstate)
-        if len(actions) > 0:
+        if num_outcomes < num_edges:
+            # Edges of one kind, the common case, are neither gathered nor scattered.
+            actions = np.flatnonzero(~from_afterstate) if num_outcomes > 0 else slice(None)
             chance = self.afterstates(_part(selection, actions))
             logits[actions, : self.num_chance_codes] = chance.chance_logits
-            value[actions] = chance.value
-        (outcomes,) = np.nonzero(from_afterstate)
-        if len(outcomes) > 0:
+            logits[actions, self.num_chance_codes :] = -np.inf
+            value[actions], reward[actions], discount[actions] = chance.value, 0.0, 1.0
+        if num_outcomes > 0:
+            outcomes = np.flatnonzero(from_afterstate) if num_outcomes < num_edges else slice(None)
             state = self.states(_part(selection, outcomes))
             logits[outcomes, : self.spec.num_actions] = state.prior_logits
+            logits[outcomes, self.spec.num_actions :] = -np.inf
             value[outcomes], reward[outcomes] = state.value, state.reward
             discount[outcomes] = state.discount
         return ModelOutput(reward, discount, logits, value)
@@ -90,6 +92,6 @@ class StochasticLocalModel(LocalModel):
             self._is_afterstate[row, :count] = before[row, source[row, :count]]
 
 
-def _part(selection: Selection, places: npt.NDArray[np.intp]) -> Selection:
+def _part(selection: Selection, places: npt.NDArray[np.intp] | slice) -> Selection:
     """The edges at some places."""
     return Selection(*(array[places] for array in selection))

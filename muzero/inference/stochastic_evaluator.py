@@ -1,14 +1,29 @@
 """Networks with chance codes made ready for inference. Letters: `n` rows of a call, `M` chance codes."""
 
+from typing import Protocol
+
 import torch
 from torch import Tensor
 
-from muzero.inference.evaluators import Answer, FloatArray, ModuleEvaluator, Rows
+from muzero.inference.evaluators import Answer, Evaluator, FloatArray, ModuleEvaluator, Rows
 from muzero.network.stochastic import StochasticNetwork
 
 
+class ChanceEvaluator(Evaluator, Protocol):
+    """An inference copy of a network with chance codes; states and afterstates share the slab."""
+
+    def afterstates(self, slab: Tensor, rows: Rows) -> tuple[FloatArray, FloatArray]:
+        """From the states of `rows.source` by `rows.action` to the afterstates of `rows.target`.
+
+        Returns logits of sigma `[n, M]` and values `[n]` seen by who acted, on the host; valid until the next call.
+        """
+
+    def states(self, slab: Tensor, rows: Rows) -> Answer:
+        """From the afterstates of `rows.source` by the codes `rows.action` to the states of `rows.target`."""
+
+
 class StochasticEvaluator(ModuleEvaluator):
-    """A network with chance codes as its own module; states and afterstates share the slab."""
+    """A network with chance codes as its own module."""
 
     _network: StochasticNetwork
 
@@ -18,10 +33,7 @@ class StochasticEvaluator(ModuleEvaluator):
 
     @torch.inference_mode()
     def afterstates(self, slab: Tensor, rows: Rows) -> tuple[FloatArray, FloatArray]:
-        """From the states of `rows.source` by `rows.action` to the afterstates of `rows.target`.
-
-        Returns logits of sigma `[n, M]` and values `[n]` seen by who acted, on the host.
-        """
+        """See `ChanceEvaluator.afterstates`."""
         network = self._network
         source, target, action = rows.on_device()
         afterstate = network.afterstate(self._read(slab, source), action)
@@ -32,7 +44,7 @@ class StochasticEvaluator(ModuleEvaluator):
 
     @torch.inference_mode()
     def states(self, slab: Tensor, rows: Rows) -> Answer:
-        """From the afterstates of `rows.source` by the codes `rows.action` to the states of `rows.target`."""
+        """See `ChanceEvaluator.states`."""
         network = self._network
         source, target, code = rows.on_device()
         latent, reward_logits, turn_logit = network.outcome(

@@ -9,8 +9,6 @@ from mcts.base import Selection
 from mcts.chance import AlternatingModel
 from muzero.config.schema import MLPConfig, ResNetConfig
 from muzero.inference import StochasticLocalModel
-from muzero.inference.local import make_evaluator
-from muzero.inference.stochastic_evaluator import StochasticEvaluator
 from muzero.network import NetworkSpec, make_network
 
 NUM_CODES, NUM_ACTIONS, NUM_SIMULATIONS = 7, 3, 24
@@ -160,22 +158,6 @@ def test_new_weights_are_those_of_another_network() -> None:
     right = run(search_of("puct"), expected, expected.roots(observations(5)), legal)
     np.testing.assert_array_equal(left.visits, right.visits)
     assert model.version == 9
-
-
-def test_the_choice_of_torchs_modules_is_told(caplog) -> None:
-    with caplog.at_level("INFO"):
-        evaluator = make_evaluator(
-            network_of("mlp"),
-            torch.device("cpu"),
-            4,
-            bfloat16=False,
-            cuda_graph=True,
-            num_threads=1,
-        )
-    assert isinstance(evaluator, StochasticEvaluator)
-    assert (
-        "network.num_chance_codes: the networks of searches run as torch's modules" in caplog.text
-    )
 
 
 def test_bfloat16_is_near_float32() -> None:
