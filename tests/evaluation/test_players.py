@@ -123,7 +123,7 @@ class LateSolution:
         self.game, self.values, self._solution = solution.game, solution.values, solution
         self.positions = iter([s for s in solution.positions if len(s.history()) >= least])
         self.num_positions = sum(len(s.history()) >= least for s in solution.positions)
-        self.optimal_actions = solution.optimal_actions
+        self.optimal_actions, self.value = solution.optimal_actions, solution.value
 
 
 def moves(name, *actions):

@@ -59,6 +59,8 @@ def test_the_page_is_served_until_ctrl_c(run_dir):
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
+        # A shell's background jobs ignore Ctrl-C, and so would a server that they start.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as process:
         try:
             lines = [process.stdout.readline() for _ in range(2)]
@@ -73,7 +75,10 @@ def test_the_page_is_served_until_ctrl_c(run_dir):
             assert state["turn"] == "agent"
         finally:
             process.send_signal(signal.SIGINT)
-        rest, _ = process.communicate(timeout=60)
+        try:
+            rest, _ = process.communicate(timeout=60)
+        finally:
+            process.kill()
         assert "Traceback" not in rest
         assert process.returncode == 0, rest
 
