@@ -53,14 +53,21 @@ def test_a_game_in_the_terminal(run_dir):
     assert record["learner_step"] == 5
 
 
+@pytest.fixture
+def heeds_ctrl_c():
+    """A shell's background jobs ignore Ctrl-C, and so would all that a test there starts."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heeds_ctrl_c")
 def test_the_page_is_served_until_ctrl_c(run_dir):
     with subprocess.Popen(
         command(f"run={run_dir}", "web=true", "port=0", "step=0", "side=second", "simulations=4"),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        # A shell's background jobs ignore Ctrl-C, and so would a server that they start.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as process:
         try:
             lines = [process.stdout.readline() for _ in range(2)]
