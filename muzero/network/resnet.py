@@ -1,6 +1,7 @@
 """Convolutional residual networks. Letters: `B` positions, `A` actions, `C, H, W` latent, `S` atoms."""
 
 import math
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -60,6 +61,22 @@ class Downsample(nn.Sequential):
         super().__init__(*layers)
 
 
+def residual_blocks(number: int, *, num_channels: int, norm: str) -> nn.Sequential:
+    """A tower of so many blocks."""
+    return nn.Sequential(*(ResidualBlock(num_channels, norm) for _ in range(number)))
+
+
+def resnet_latent(spec: NetworkSpec, num_channels: int, downsample: int) -> tuple[int, int, int]:
+    """Shape `(C, H, W)` of the hidden state; odd sizes of the image are rounded up."""
+    height, width = (-(-side // downsample) for side in spec.observation_shape[1:])
+    return num_channels, height, width
+
+
+def split_turn(outputs: Tensor, spec: NetworkSpec) -> tuple[Tensor, Tensor | None]:
+    """What the reward head says: logits of the reward `[B, S]` and, last, the turn `[B]` if the network predicts it."""
+    return (outputs[:, :-1], outputs[:, -1]) if spec.has_turn_head else (outputs, None)
+
+
 class ResNetNetwork(MuZeroNetwork):
     """Residual towers for h and g, whose latent keeps the board's (or the shrunk image's) height and width."""
 
@@ -86,21 +103,17 @@ class ResNetNetwork(MuZeroNetwork):
         self.spec = spec
         self.value_support = value_support
         self.reward_support = reward_support
-        num_planes, *image = spec.observation_shape
-        height, width = (-(-side // downsample) for side in image)
-        self.latent_shape = (num_channels, height, width)
+        num_planes = spec.observation_shape[0]
+        self.latent_shape = _, height, width = resnet_latent(spec, num_channels, downsample)
 
-        def blocks(number: int) -> nn.Sequential:
-            return nn.Sequential(*(ResidualBlock(num_channels, norm) for _ in range(number)))
-
-        def head(num_outputs: int) -> Head:
-            return Head(
-                self.latent_shape,
-                num_outputs,
-                head_channels=head_channels,
-                head_hidden_size=head_hidden_size,
-                norm=norm,
-            )
+        blocks = partial(residual_blocks, num_channels=num_channels, norm=norm)
+        head = partial(
+            Head,
+            self.latent_shape,
+            head_channels=head_channels,
+            head_hidden_size=head_hidden_size,
+            norm=norm,
+        )
 
         self.representation = nn.Sequential(
             Downsample(num_planes, num_channels, downsample, norm), blocks(num_blocks)
@@ -135,10 +148,8 @@ class ResNetNetwork(MuZeroNetwork):
             added = self.action_table[action].unflatten(1, self.latent_shape[1:])
             x = self.dynamics_input(latent).add_(added.permute(0, 3, 1, 2))
         x = self.dynamics_blocks(F.relu(x.add_(latent), inplace=True))
-        outputs = self.reward_head(x)
-        if not self.spec.has_turn_head:
-            return scale_latent(x), outputs, None
-        return scale_latent(x), outputs[:, :-1], outputs[:, -1]
+        reward_logits, turn_logit = split_turn(self.reward_head(x), self.spec)
+        return scale_latent(x), reward_logits, turn_logit
 
     def predict(self, latent: Tensor) -> tuple[Tensor, Tensor]:
         """See `MuZeroNetwork.predict`."""

@@ -1,6 +1,7 @@
 """Convolutional residual networks with chance codes. Letters: `B` positions, `M` codes, `C, H, W` latent, `S` atoms."""
 
 import math
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -8,8 +9,8 @@ from torch.nn import functional as F
 
 from muzero.network.auxiliary import SimSiam, refuse_projection
 from muzero.network.base import NetworkSpec
-from muzero.network.layers import ActionPlanes, ConvNorm, ResidualBlock, scale_latent
-from muzero.network.resnet import Downsample, Head
+from muzero.network.layers import ActionPlanes, ConvNorm, scale_latent
+from muzero.network.resnet import Downsample, Head, residual_blocks, resnet_latent, split_turn
 from muzero.network.stochastic import StochasticNetwork
 from muzero.network.support import Support
 
@@ -40,21 +41,17 @@ class StochasticResNet(StochasticNetwork):
         self.num_chance_codes = num_chance_codes
         self.value_support = value_support
         self.reward_support = reward_support
-        num_planes, *image = spec.observation_shape
-        height, width = (-(-side // downsample) for side in image)
-        self.latent_shape = (num_channels, height, width)
+        num_planes = spec.observation_shape[0]
+        self.latent_shape = _, height, width = resnet_latent(spec, num_channels, downsample)
 
-        def blocks(number: int) -> nn.Sequential:
-            return nn.Sequential(*(ResidualBlock(num_channels, norm) for _ in range(number)))
-
-        def head(num_outputs: int) -> Head:
-            return Head(
-                self.latent_shape,
-                num_outputs,
-                head_channels=head_channels,
-                head_hidden_size=head_hidden_size,
-                norm=norm,
-            )
+        blocks = partial(residual_blocks, num_channels=num_channels, norm=norm)
+        head = partial(
+            Head,
+            self.latent_shape,
+            head_channels=head_channels,
+            head_hidden_size=head_hidden_size,
+            norm=norm,
+        )
 
         self.representation = nn.Sequential(
             Downsample(num_planes, num_channels, downsample, norm), blocks(num_blocks)
@@ -101,10 +98,8 @@ class StochasticResNet(StochasticNetwork):
         planes = code.to(afterstate.dtype)[:, :, None, None].expand(-1, -1, *self.latent_shape[1:])
         x = self.dynamics_input(torch.cat((afterstate, planes), 1))
         x = self.dynamics_blocks(F.relu(x + afterstate))
-        outputs = self.reward_head(x)
-        if not self.spec.has_turn_head:
-            return scale_latent(x), outputs, None
-        return scale_latent(x), outputs[:, :-1], outputs[:, -1]
+        reward_logits, turn_logit = split_turn(self.reward_head(x), self.spec)
+        return scale_latent(x), reward_logits, turn_logit
 
     def predict(self, latent: Tensor) -> tuple[Tensor, Tensor]:
         """See `MuZeroNetwork.predict`."""

@@ -225,11 +225,8 @@ class Builder:
             seed: None takes the run's.
         """
         config = self.config
-        settings = search_settings(
-            config.search,
-            config.selfplay.num_simulations,
-            num_chance_codes=config.network.num_chance_codes,
-            forced_playouts=config.search.forced_playouts,
+        settings = self._search_settings(
+            config.selfplay.num_simulations, forced_playouts=config.search.forced_playouts
         )
         num_games = num_games or config.selfplay.num_games
         searcher: tuple[SearchModel | ModelPair, Search | SearchPair]
@@ -276,11 +273,7 @@ class Builder:
         config = self.config.reanalyze
         if config.fresh_fraction <= 0.0:
             return None
-        settings = search_settings(
-            self.config.search,
-            config.num_simulations,
-            num_chance_codes=self.config.network.num_chance_codes,
-        )
+        settings = self._search_settings(config.num_simulations)
         model = model or self.model(config.batch_size, settings.num_simulations)
         if isinstance(model, RulesModel):
             raise ValueError(
@@ -303,11 +296,8 @@ class Builder:
             num_simulations = self.config.evaluation.num_simulations
         settings = None
         if num_simulations != 0:
-            settings = search_settings(
-                self.config.search,
-                num_simulations,
-                num_chance_codes=self.config.network.num_chance_codes,
-                stop_early=self.config.evaluation.stop_early,
+            settings = self._search_settings(
+                num_simulations, stop_early=self.config.evaluation.stop_early
             )
         return Agent(
             self.model(batch_size, 0 if settings is None else settings.num_simulations),
@@ -341,6 +331,13 @@ class Builder:
         if isinstance(network, StochasticNetwork):
             return StochasticLocalModel(network, **options)
         return LocalModel(network, **options)
+
+    def _search_settings(self, num_simulations: int | None, **options: Any) -> SearchSettings:
+        """`search_settings` of this run's search and network."""
+        codes = self.config.network.num_chance_codes
+        return search_settings(
+            self.config.search, num_simulations, num_chance_codes=codes, **options
+        )
 
     def search(self, batch_size: int, settings: SearchSettings) -> Search:
         """A search with room for `batch_size` trees."""
