@@ -17,7 +17,10 @@ import numpy.typing as npt
 
 POINTS_PER_E = 400.0 / np.log(10.0)
 """Elo points of a factor e in the odds."""
-_TOLERANCE = 1e-10
+_TOLERANCE = 1e-9
+"""Length of the Newton step at which the ratings stand. Not of the gradient: where one side took all, a small one is far from the top."""
+_ROUNDING = 1e-12
+"""Of a log-likelihood, relative."""
 _MAX_ROUNDS = 200
 
 RealArray = npt.NDArray[np.float64]
@@ -90,12 +93,12 @@ def fit(
     strength = np.zeros(len(names))
     gradient, information = _derivatives(table, strength)
     for _ in range(_MAX_ROUNDS):
-        if np.abs(gradient[free]).max(initial=0.0) < _TOLERANCE * max(table.sum(), 1.0):
-            break
         step = np.zeros(len(names))
         step[free] = np.linalg.solve(information[np.ix_(free, free)], gradient[free])
         strength = _climb(table, strength, step)
         gradient, information = _derivatives(table, strength)
+        if np.abs(step).max(initial=0.0) < _TOLERANCE:
+            break
     covariance = np.zeros_like(table)
     covariance[np.ix_(free, free)] = np.linalg.inv(information[np.ix_(free, free)])
     return Ratings(tuple(names), anchor_elo + POINTS_PER_E * strength, POINTS_PER_E**2 * covariance)
@@ -122,6 +125,7 @@ def _derivatives(table: RealArray, strength: RealArray) -> tuple[RealArray, Real
 def _climb(table: RealArray, strength: RealArray, step: RealArray) -> RealArray:
     """Along Newton's step, cut until the likelihood does not fall: far from the top a whole one overshoots."""
     here = log_likelihood(table, strength)
+    here -= _ROUNDING * abs(here)
     step = step / max(1.0, float(np.abs(step).max()) / 4.0)
     for _ in range(60):
         if log_likelihood(table, strength + step) >= here:
