@@ -37,8 +37,9 @@ train: setup  ## train tic-tac-toe
 test: setup  ## the quick tests
 	$(TEST_ENV) $(BIN)/python -m pytest -q -n $(TEST_WORKERS) -m "not slow"
 
-test-slow: setup  ## the slow tests: learning runs, packaging
+test-slow: setup  ## the slow tests: learning runs, packaging; and the property tests with fresh examples
 	$(TEST_ENV) $(BIN)/python -m pytest -q -m slow
+	$(TEST_ENV) HYPOTHESIS_PROFILE=fresh $(BIN)/python -m pytest -q -n $(TEST_WORKERS) -m "hypothesis and not slow"
 
 check: setup  ## lint, format, types, import rules
 	$(BIN)/ruff check .

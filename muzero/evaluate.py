@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import MISSING
 
 from muzero.config.arguments import check_checkpoint, run_command
+from muzero.config.runs import results_folder, run_folder
 from muzero.evaluate_ladder import LadderArguments, ladder
 from muzero.evaluate_positions import evaluate_at_positions, position_files
 
@@ -26,7 +27,7 @@ class EvaluateArguments:
     """Play a run's agent against an opponent, or through episodes, and report; `muzero-evaluate ladder run=...` rates checkpoints."""
 
     run: str = MISSING
-    """Run folder."""
+    """Run folder, or `builtin:connect_four`: the agent that comes with the package."""
     checkpoint: str = "newest"
     """`newest`, or `best`: the one that did best in training's evaluations, here evaluated on games that those have not seen."""
     step: int | None = None
@@ -34,7 +35,7 @@ class EvaluateArguments:
     seeds: list[int] | None = None
     """Evaluate with each of these seeds, none of which training uses, and show all and mean, min, max, such as [1,2,3]; null takes training's own (with `checkpoint=best`: [1])."""
     opponent: str | None = None
-    """`random`, `rollout:<simulations>`, `alphabeta:<depth>`, `perfect`, or another run folder; null takes the run's own list."""
+    """`random`, `rollout:<simulations>`, `alphabeta:<depth>`, `perfect`, or another run (a folder, or `builtin:connect_four`); null takes the run's own list."""
     games: int | None = None
     """Games per opponent, or episodes; null takes the run's `evaluation.games`."""
     simulations: int | None = None
@@ -70,7 +71,7 @@ def evaluate(arguments: EvaluateArguments, overrides: list[str]) -> None:
 
     configure_torch(arguments.threads)
     seeds = _seeds(arguments)
-    run_dir = Path(arguments.run)
+    run_dir = run_folder(arguments.run)
     config = load_config(run_dir, overrides)
     evaluation = config.evaluation
     if arguments.opponent is not None:
@@ -107,7 +108,7 @@ def evaluate(arguments: EvaluateArguments, overrides: list[str]) -> None:
         print("with the seed of training's own evaluations; seeds=[1] takes another")
     else:
         print(f"with seeds {seeds}, none of which training's evaluations have used")
-    folder = run_dir / "evaluation" / f"command_step_{version:08d}"
+    folder = results_folder(arguments.run) / "evaluation" / f"command_step_{version:08d}"
     final: dict[str, Any] = {
         "run": str(run_dir),
         "learner_step": version,

@@ -2,9 +2,10 @@
 
 import json
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from omegaconf import MISSING
+
+from muzero.config.runs import results_folder, run_folder
 
 
 @dataclass(kw_only=True, slots=True)
@@ -16,7 +17,7 @@ class LadderArguments:
     checkpoints: int = 8
     """Checkpoints that play, spread evenly over the steps (`runtime.checkpoint_keep_interval` keeps some of all of training)."""
     players: list[str] = field(default_factory=lambda: ["random", "rollout:100"])
-    """Fixed players: `random`, `rollout:<simulations>`, `alphabeta:<depth>`, `perfect`, or other run folders."""
+    """Fixed players: `random`, `rollout:<simulations>`, `alphabeta:<depth>`, `perfect`, or other runs (folders, or `builtin:connect_four`)."""
     anchor: str = "random"
     """Who is rated 0: one of `players`, or a checkpoint, such as `"step 2000"`."""
     games: int = 40
@@ -42,12 +43,12 @@ def ladder(arguments: LadderArguments, overrides: list[str]) -> None:
         if getattr(arguments, name) < 1:
             raise ValueError(f"{name}={getattr(arguments, name)} must be at least 1")
     configure_torch(arguments.threads)
-    run_dir = Path(arguments.run)
+    run_dir = run_folder(arguments.run)
     config = load_config(run_dir, overrides)
     if arguments.simulations is not None:
         config.evaluation.num_simulations = arguments.simulations
     check_for_playing(config)
-    console, folder = shared_console(), run_dir / "evaluation"
+    console, folder = shared_console(), results_folder(arguments.run) / "evaluation"
     bar = Progress(
         BarColumn(),
         MofNCompleteColumn(),

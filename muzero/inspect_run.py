@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import MISSING, OmegaConf
 
 from muzero.config.arguments import run_command
+from muzero.config.runs import run_folder
 
 if TYPE_CHECKING:
     from muzero.evaluation.arena import GameRecord
@@ -20,7 +21,7 @@ class InspectArguments:
     """Look into a run's folder."""
 
     run: str = MISSING
-    """Run folder."""
+    """Run folder, or `builtin:connect_four`: the agent that comes with the package."""
     show: str = "summary"
     """`summary`, `config`, `checkpoints`, `games`, `game` (a stored one) or `tree` (a search at a position)."""
     file: str | None = None
@@ -48,7 +49,7 @@ def inspect(arguments: InspectArguments, overrides: list[str]) -> None:
     """Print what is asked for."""
     if arguments.show not in _SHOWS:
         raise ValueError(f"show={arguments.show!r} must be one of {', '.join(_SHOWS)}")
-    run_dir = Path(arguments.run)
+    run_dir = run_folder(arguments.run)
     if not (run_dir / "config.yaml").is_file():
         raise ValueError(f"run={run_dir} is no run folder: it has no config.yaml")
     actions = {

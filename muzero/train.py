@@ -82,6 +82,11 @@ def _newest(run_dir: Path) -> "Checkpoint":
     from muzero.runtime.players import open_checkpoint
 
     checkpoint = open_checkpoint(run_dir)
+    if "learner" not in checkpoint.parts:
+        raise ValueError(
+            f"resume={run_dir} holds an agent that muzero-export wrote, without what training needs to go on; "
+            "resume the run that it came from, or train anew with the command at the top of its config.yaml"
+        )
     logger.info("continuing from learner step %d", checkpoint.step)
     return checkpoint
 

@@ -10,6 +10,13 @@ for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
 
 import pytest  # noqa: E402
+from hypothesis import settings  # noqa: E402
+
+# Property tests take the same examples every time, so that a change is blamed for its own faults alone;
+# `make test-slow` takes fresh ones (HYPOTHESIS_PROFILE=fresh).
+settings.register_profile("fixed", derandomize=True)
+settings.register_profile("fresh", derandomize=False, print_blob=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 
 _NEEDED_PACKAGES = {"ray": ("ray",), "atari": ("ale_py",), "oracle": ("mctx", "jax")}
 

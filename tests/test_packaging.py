@@ -74,7 +74,14 @@ def test_the_wheel_uses_its_own_files(python: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    ["muzero-train", "muzero-evaluate", "muzero-inspect", "muzero-play", "muzero-check-env"],
+    [
+        "muzero-train",
+        "muzero-evaluate",
+        "muzero-inspect",
+        "muzero-export",
+        "muzero-play",
+        "muzero-check-env",
+    ],
 )
 def test_commands_answer_to_help(python: Path, tmp_path: Path, command: str) -> None:
     assert command in execute(str(python.with_name(command)), "--help", cwd=tmp_path)

@@ -5,11 +5,11 @@ import difflib
 import math
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from muzero.config.gatekeeping import gatekeeping_problems
 from muzero.config.limits import CHOICES, RANGES
+from muzero.config.opponents import evaluation_problems
 from muzero.config.runtime import RayRuntimeConfig
 from muzero.config.schema import VARIANTS, Config, MLPConfig, ResNetConfig
 from muzero.config.stages import simulation_problems, temperature_problems
@@ -84,9 +84,9 @@ def problems(config: Config, facts: Facts | None = None) -> list[str]:
         _replay,
         _targets,
         _runtime,
-        _evaluation,
     ):
         found.extend(check_one(config, facts))
+    found.extend(evaluation_problems(config))
     found.extend(gatekeeping_problems(config, facts.num_players))
     return found
 
@@ -354,30 +354,6 @@ def _fleet(config: Config, runtime: RayRuntimeConfig) -> Iterator[str]:
             yield (
                 f"selfplay.num_games is {config.selfplay.num_games}; with runtime.inference='central' half of a worker's "
                 "games step while the other half waits for the server, so it must be at least 2"
-            )
-
-
-_COUNTED = {"rollout": "simulations", "alphabeta": "moves"}
-
-
-def _evaluation(config: Config, facts: Facts) -> Iterator[str]:
-    wished, games = config.evaluation.min_distinct_games, config.evaluation.games
-    if wished is not None and 0 < games < wished:
-        yield f"evaluation.min_distinct_games is {wished}; it must be at most evaluation.games, {games}"
-    for opponent in config.evaluation.opponents:
-        kind, colon, number = opponent.partition(":")
-        if kind in _COUNTED and colon:
-            if not (number.isdecimal() and int(number) >= 1):
-                yield f"evaluation.opponents has {opponent!r}; after {kind}: comes a number of {_COUNTED[kind]}, at least 1"
-        elif (
-            opponent not in ("random", "perfect") and not (Path(opponent) / "config.yaml").is_file()
-        ):
-            known = ("random", "perfect", "rollout:100", "alphabeta:4")
-            near = difflib.get_close_matches(opponent, known, n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            yield (
-                f"evaluation.opponents has {opponent!r}, which is neither random, rollout:<simulations>, alphabeta:<depth>, perfect nor "
-                f"a run folder{hint}"
             )
 
 

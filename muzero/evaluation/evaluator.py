@@ -6,6 +6,7 @@ from typing import Any
 
 import pyspiel
 
+from muzero.config.runs import run_folder
 from muzero.evaluation.arena import is_lost, opening_state, play_match, write_records
 from muzero.evaluation.connect_four import ConnectFourSolver, is_connect_four
 from muzero.evaluation.exact import exhaustive as play_exhaustively
@@ -25,12 +26,12 @@ _NUMBERED = {"rollout": "rollout:<simulations>", "alphabeta": "alphabeta:<depth>
 def make_opponent(
     name: str, game: pyspiel.Game, load_run: Callable[[Path], Player] | None = None
 ) -> Player:
-    """The opponent that `name` stands for: `random`, `rollout:<simulations>`, `alphabeta:<depth>`, `perfect`, or a run folder.
+    """The opponent that `name` stands for: `random`, `rollout:<simulations>`, `alphabeta:<depth>`, `perfect`, or a run.
 
     Args:
         name: As in `EvaluationConfig.opponents`.
         game: The game to be played.
-        load_run: Makes a player of a run folder.
+        load_run: Makes a player of a run, by its folder.
 
     Raises:
         ValueError: There is no such opponent, or the game is too large for `perfect` (connect four: its solver is missing).
@@ -50,8 +51,8 @@ def make_opponent(
             )
         number = int(argument)
         return RolloutPlayer(number) if kind == "rollout" else AlphaBetaPlayer(game, number)
-    if load_run is not None and name and Path(name).is_dir():
-        return load_run(Path(name))
+    if load_run is not None and name and (folder := run_folder(name)).is_dir():
+        return load_run(folder)
     raise ValueError(
         f"{_SETTING}: {name!r} is none of random, rollout:<simulations>, alphabeta:<depth>, perfect, and no folder of a run is found there"
     )

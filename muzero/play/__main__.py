@@ -1,12 +1,12 @@
 """`muzero-play`: play against a run's agent, or watch it, in the terminal or on a page."""
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from omegaconf import MISSING
 
 from muzero.config.arguments import check_checkpoint, run_command
+from muzero.config.runs import run_folder
 
 if TYPE_CHECKING:
     from muzero.play.session import Session
@@ -17,7 +17,7 @@ class PlayArguments:
     """Play a run's agent, in the terminal or on a page, and look into its search."""
 
     run: str = MISSING
-    """Run folder, of one of OpenSpiel's board games."""
+    """Run folder, of one of OpenSpiel's board games, or `builtin:connect_four`: the agent that comes with the package."""
     web: bool = False
     """Serve a page instead of playing in the terminal."""
     host: str = "127.0.0.1"
@@ -58,7 +58,7 @@ def play(arguments: PlayArguments, overrides: list[str]) -> None:
 
     check_checkpoint(arguments.checkpoint, arguments.step)
     configure_torch(arguments.threads)
-    run_dir = Path(arguments.run)
+    run_dir = run_folder(arguments.run)
     config = load_config(run_dir, overrides)
     if not isinstance(config.env, OpenSpielConfig):
         raise ValueError(

@@ -5,6 +5,7 @@ from pathlib import Path
 from torch import Tensor
 
 from muzero.checkpoint import Checkpoint, CheckpointManager
+from muzero.config.runs import run_folder
 from muzero.config.schema import OpenSpielConfig
 from muzero.config.store import load_config
 from muzero.evaluation.agent import Agent
@@ -58,13 +59,15 @@ def load_agent(
         >>> actions = agent.act(observation, legal)  # [B, *O], [B, A] -> [B]
 
     Args:
+        run_dir: Run folder, or `builtin:connect_four`: the agent that comes with the package.
         step: Learner step of the checkpoint; None takes the newest.
         num_simulations: Simulations per move; None takes the run's evaluation setting, 0 acts by the network alone.
         batch_size: Positions searched at once; more are cut into pieces.
     """
-    config = load_config(run_dir)
+    folder = run_folder(run_dir)
+    config = load_config(folder)
     config.runtime.device = device
-    weights, version = acting_weights(open_checkpoint(Path(run_dir), step))
+    weights, version = acting_weights(open_checkpoint(folder, step))
     agent = Builder.of(config).agent(batch_size, num_simulations)
     agent.model.load(weights, version)
     return agent

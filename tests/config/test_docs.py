@@ -94,6 +94,7 @@ def test_commands_of_the_docs_can_be_typed(line: str, tmp_path: Path) -> None:
             "muzero-evaluate": ("muzero.evaluate", "EvaluateArguments"),
             "muzero-evaluate ladder": ("muzero.evaluate_ladder", "LadderArguments"),
             "muzero-inspect": ("muzero.inspect_run", "InspectArguments"),
+            "muzero-export": ("muzero.export", "ExportArguments"),
             "muzero-play": ("muzero.play.__main__", "PlayArguments"),
         }[program]
         if "--help" not in arguments:

@@ -105,6 +105,30 @@ def test_inspect_shows_checkpoints_games_and_a_tree(trained):
     assert as_json
 
 
+def test_an_exported_agent_plays_as_its_run_does_and_cannot_be_trained_on(trained, tmp_path):
+    agent = tmp_path / "agent"
+    written = last_json(run("export", f"run={trained}", f"to={agent}", cwd=tmp_path))
+    assert written["learner_step"] == 20
+    whole = sum(path.stat().st_size for path in trained.rglob("checkpoints/*/*") if path.is_file())
+    assert 0 < written["bytes"] < whole / 2
+    games = ("opponent=rollout:10", "games=10")
+    theirs, ours = (
+        last_json(run("evaluate", f"run={folder}", *games, cwd=tmp_path))
+        for folder in (trained, agent)
+    )
+    assert theirs.pop("run") != ours.pop("run")
+    assert theirs == ours
+    assert "sound" in run("inspect_run", f"run={agent}", cwd=tmp_path)
+    report = last_json(
+        run("evaluate", f"run={agent}", f"opponent={agent}", "games=4", cwd=tmp_path)
+    )
+    assert report["games"] == 4
+    refusal = run("train", f"resume={agent}", cwd=tmp_path, expect=2)
+    assert "resume the run that it came from" in refusal
+    again = run("export", f"run={trained}", f"to={agent}", cwd=tmp_path, expect=2)
+    assert "is there already" in again
+
+
 def test_inspect_refuses_an_illegal_move_by_name(trained):
     output = run("inspect_run", f"run={trained}", "show=tree", "moves=[4,4]", cwd=trained, expect=2)
     assert "action 4 (number 1) is not legal" in output
