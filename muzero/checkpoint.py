@@ -37,7 +37,7 @@ _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class CheckpointManager:
-    """The checkpoints of a run: the `kept` newest, every `keep_interval` steps one for ever, and the best.
+    """The checkpoints of a run: the `kept` newest, the first of every `keep_interval` steps for ever, and the best.
 
     `owner=True` is for the one process that trains in the folder: it removes what a kill has left half written.
     Others (evaluation, play) read with `owner=False`.
@@ -264,16 +264,20 @@ class CheckpointManager:
         for step in reversed(steps):
             if len(sound) < self._kept and self._is_sound(step):
                 sound.append(step)
-        protected = {saved, self.best_step}
+        protected = {saved, self.best_step} | self._milestones(steps)
         for step in steps:
-            for_ever = self._keep_interval > 0 and step % self._keep_interval == 0
-            if (
-                len(sound) == self._kept
-                and step < sound[-1]
-                and step not in protected
-                and not for_ever
-            ):
+            if len(sound) == self._kept and step < sound[-1] and step not in protected:
                 self._remove(step)
+
+    def _milestones(self, steps: list[int]) -> set[int]:
+        """The first step of every interval: with several learner steps at a time a run seldom stands at its very beginning."""
+        if self._keep_interval == 0:
+            return set()
+        first: dict[int, int] = {}
+        for step in steps:
+            first.setdefault(step // self._keep_interval, step)
+        first.pop(0, None)
+        return set(first.values())
 
     def _is_sound(self, step: int) -> bool:
         if step not in self._sound:

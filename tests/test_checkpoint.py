@@ -483,6 +483,16 @@ def test_retention_keeps_the_newest_the_milestones_and_the_best(tmp_path):
     assert CheckpointManager(tmp_path, 2).best_step == 90
 
 
+def test_a_milestone_is_the_first_of_its_interval(tmp_path):
+    """With a second process learner steps come several at a time, and saves a little late."""
+    manager = CheckpointManager(tmp_path, 1, keep_interval=40)
+    for step in (10, 21, 31, 42, 51, 60, 70, 81, 90, 119, 130, 161):
+        manager.save(step, make_parts(step))
+    assert manager.steps() == [42, 81, 130, 161]
+    manager.save(170, make_parts(170))
+    assert manager.steps() == [42, 81, 130, 161, 170]
+
+
 @pytest.mark.parametrize("background", [False, True])
 def test_a_checkpoint_is_saved_as_the_best(tmp_path, background):
     with CheckpointManager(tmp_path, 1) as manager:

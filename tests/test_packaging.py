@@ -55,6 +55,9 @@ def test_what_is_in_the_wheel(wheel: Path) -> None:
     }
     assert stages <= names
     assert "muzero/play/page/index.html" in names
+    agents = [path for path in (ROOT / "muzero" / "agents").rglob("*") if path.is_file()]
+    assert agents
+    assert {path.relative_to(ROOT).as_posix() for path in agents} <= names
     assert {"muzero/py.typed", "mcts/py.typed", "reanalyze/py.typed"} <= names
     tops = {name.partition("/")[0] for name in names}
     assert {top for top in tops if not top.endswith(".dist-info")} == {

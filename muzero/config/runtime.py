@@ -20,7 +20,7 @@ class RuntimeConfig:
     checkpoints_kept: int = 3
     """Newest checkpoints kept."""
     checkpoint_keep_interval: int = 0
-    """Checkpoints of learner steps that this divides are kept for ever; 0 keeps none."""
+    """The first checkpoint of every so many learner steps is kept for ever; 0 keeps none."""
     log_interval: int = 100
     """Learner steps between two rows of metrics."""
     memory_limit_gb: float | None = None
