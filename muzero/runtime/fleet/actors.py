@@ -8,16 +8,13 @@ import time
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import psutil
 import ray
 
 from muzero.config.runtime import RayRuntimeConfig
 from muzero.config.schema import Config
-from muzero.evaluation.pictures import PolicyPictures
 from muzero.inference import (
     CallReply,
     CallRequest,
@@ -26,12 +23,11 @@ from muzero.inference import (
     RingTransport,
     ServerLost,
 )
-from muzero.runtime.build import Builder, configure_torch
-from muzero.runtime.evaluation import RunEvaluator, make_pictures
+from muzero.runtime.build import Builder
+from muzero.runtime.fleet.actor import Actor, prepare_process
 from muzero.runtime.fleet.faults import ask
 from muzero.runtime.fleet.links import LearnerRayLinks, RayLinks
 from muzero.runtime.fleet.messages import (
-    Evaluated,
     LearnerStatus,
     Lease,
     LeaseReport,
@@ -43,18 +39,10 @@ from muzero.runtime.fleet.serving import make_server, server_of
 from muzero.runtime.fleet.shard import ReplayShard
 from muzero.runtime.fleet.training import Snapshot, Training
 from muzero.runtime.fleet.worker import SearchWorker
-from muzero.runtime.gatekeeping import Gatekeeper, Verdict, Versioned
 from muzero.weights import Arrays, to_tensors
 
-_MATCH_NICENESS = 10
 _SWITCH_SECONDS = 2e-4
 CONTROL = "control"
-
-
-def _prepare_process(config: Config) -> None:
-    """What every role's process does first: threads, and whose signals it heeds."""
-    configure_torch(config.runtime.learner_threads)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the supervisor decides when to end
 
 
 def _or_end(work: Callable[[], None]) -> None:
@@ -64,18 +52,6 @@ def _or_end(work: Callable[[], None]) -> None:
     except BaseException:
         traceback.print_exc()
     os._exit(1)
-
-
-class Actor:
-    """What every role answers."""
-
-    def ready(self) -> int:
-        """Answers once the constructor is through, with the process id."""
-        return os.getpid()
-
-    def memory_bytes(self) -> int:
-        """Resident memory; also the sign of life."""
-        return int(psutil.Process().memory_info().rss)
 
 
 class WeightStoreActor(Actor):
@@ -140,7 +116,7 @@ class ShardActor(ReplayShard, Actor):
     def __init__(
         self, config: Config, index: int, num_shards: int, incarnation: int, log_folder: Path | None
     ) -> None:
-        _prepare_process(config)
+        prepare_process(config)
         super().__init__(config, index, num_shards, incarnation, log_folder)
 
 
@@ -148,7 +124,7 @@ class LearnerActor(Actor):
     """The learner; `run` occupies its main thread, the rest is answered beside it."""
 
     def __init__(self, config: Config, incarnation: int, seconds: float) -> None:
-        _prepare_process(config)
+        prepare_process(config)
         # Loaders and learner share the interpreter: by default one may keep it from the other for 5 ms, half a small step.
         sys.setswitchinterval(_SWITCH_SECONDS)
         self._links = LearnerRayLinks(seconds)
@@ -209,7 +185,7 @@ class WorkerActor(Actor):
         incarnation: int,
         seconds: float,
     ) -> None:
-        _prepare_process(config)
+        prepare_process(config)
         runtime = config.runtime
         assert isinstance(runtime, RayRuntimeConfig)
         self._name = f"worker {index} of {incarnation}"
@@ -271,7 +247,7 @@ class InferenceActor(Actor):
     """An inference server; it pulls new weights itself."""
 
     def __init__(self, config: Config, num_clients: int, seconds: float) -> None:
-        _prepare_process(config)
+        prepare_process(config)
         builder = Builder.of(config)
         assert isinstance(config.runtime, RayRuntimeConfig)
         self._links = RayLinks(seconds)
@@ -313,45 +289,6 @@ class InferenceActor(Actor):
                         state = to_tensors(arrays)
                         self._server.load(state, version)
             time.sleep(max(0.02, self._pause))
-
-
-class EvaluatorActor(Actor):
-    """Evaluates weights, and gives way to all others for the processor."""
-
-    def __init__(self, config: Config) -> None:
-        _prepare_process(config)
-        os.nice(_MATCH_NICENESS)
-        self._builder = Builder.of(config)
-        self._evaluator = RunEvaluator(self._builder)
-
-    def evaluate(self, weights: Arrays, step: int, folder: Path, draws: bool) -> Evaluated:
-        """See `RunEvaluator`; `draws` asks for a picture as well."""
-        state = to_tensors(weights)
-        reports = self._evaluator.evaluate(state, step, folder)
-        pictures = self._pictures if draws else None
-        return Evaluated(reports, None if pictures is None else pictures.draw(state, step))
-
-    @cached_property
-    def _pictures(self) -> PolicyPictures | None:
-        return make_pictures(self._builder)
-
-
-class GatekeeperActor(Actor):
-    """Plays candidates against the weights in use, and gives way to all others for the processor."""
-
-    def __init__(self, config: Config) -> None:
-        _prepare_process(config)
-        os.nice(_MATCH_NICENESS)
-        self._gatekeeper = Gatekeeper(Builder.of(config))
-
-    def judge(
-        self, version: int, weights: Arrays, version_in_use: int, weights_in_use: Arrays
-    ) -> Verdict:
-        """See `Gatekeeper`; its counters are not asked for, they are the supervisor's."""
-        candidate = Versioned(version, to_tensors(weights))
-        return self._gatekeeper.judge(
-            candidate, Versioned(version_in_use, to_tensors(weights_in_use))
-        )
 
 
 def remote(actor: type[Actor], **options: Any) -> Any:

@@ -11,8 +11,6 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from muzero.config.runtime import RayRuntimeConfig
 from muzero.config.schema import Config
 from muzero.runtime.fleet.actors import (
-    EvaluatorActor,
-    GatekeeperActor,
     InferenceActor,
     LearnerActor,
     ShardActor,
@@ -22,6 +20,7 @@ from muzero.runtime.fleet.actors import (
 )
 from muzero.runtime.fleet.cluster import Cluster, ClusterError
 from muzero.runtime.fleet.crew import Member
+from muzero.runtime.fleet.match_actors import EvaluatorActor, GatekeeperActor
 from muzero.runtime.fleet.serving import num_clients
 
 STORE, SHARD, LEARNER = "weight store", "replay shard", "learner"
