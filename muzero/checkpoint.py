@@ -57,6 +57,8 @@ class CheckpointManager:
         self._keep_interval = keep_interval
         self._owner = owner
         self._sound: dict[int, bool] = {}
+        self.awaited: frozenset[int] = frozenset()
+        """Steps that may yet be marked best: an evaluation goes on, and their checkpoints are kept until then."""
         self._writer: ThreadPoolExecutor | None = None
         self._pending: Future[None] | None = None
         if owner:
@@ -264,7 +266,7 @@ class CheckpointManager:
         for step in reversed(steps):
             if len(sound) < self._kept and self._is_sound(step):
                 sound.append(step)
-        protected = {saved, self.best_step} | self._milestones(steps)
+        protected = {saved, self.best_step} | self.awaited | self._milestones(steps)
         for step in steps:
             if len(sound) == self._kept and step < sound[-1] and step not in protected:
                 self._remove(step)

@@ -14,7 +14,7 @@ class RuntimeConfig:
     learner_threads: int = 1
     """CPU threads of torch in this process."""
     overlap: bool = False
-    """Self-play runs in a second process beside the learner; a fixed schedule keeps the run deterministic."""
+    """Self-play runs in a second process beside the learner; a fixed schedule keeps the run deterministic. Evaluations go on in a third one."""
     checkpoint_interval: int = 1_000
     """Learner steps between checkpoints."""
     checkpoints_kept: int = 3

@@ -3,15 +3,8 @@
 Both forms do the same work with the same seeds, so which one is used changes the speed and not the result.
 """
 
-import os
-import signal
-import socket
-import subprocess
-import sys
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from multiprocessing.connection import Connection
 from typing import Any, Protocol
 
 import torch
@@ -20,12 +13,13 @@ from muzero.config.schema import Config
 from muzero.metrics import Stopwatch
 from muzero.replay.episode import Segment
 from muzero.replay.storage import RootPositions
-from muzero.runtime.build import Builder, configure_torch
+from muzero.runtime.build import Builder
+from muzero.runtime.child import Answers, Child
 from muzero.selfplay import Totals
 from muzero.weights import Arrays
 from reanalyze import Refreshed
 
-_JOIN_SECONDS = 10.0
+_ADVICE = "resume the run from its last checkpoint"
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,101 +128,52 @@ class ProcessGatherer:
 
     A thread would not do: self-play and a small network's learner step are both short compiled calls with Python
     between them, and the interpreter runs one thread's Python at a time (measured: 58 learner steps/s against 53
-    without overlap). The child ends when its pipe is closed, whatever ends this process.
+    without overlap).
     """
 
     def __init__(self, config: Config) -> None:
-        ours, theirs = socket.socketpair()
-        # A fresh interpreter, since multiprocessing's would import the user's main module once more.
-        command = f"from muzero.runtime.gathering import serve; serve({theirs.fileno()})"
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", command], pass_fds=[theirs.fileno()], env=environment
-        )
-        theirs.close()
-        self._pipe: Connection[Any, Any] = Connection(ours.detach())
+        self._child = Child(__name__, config, who="self-play", advice=_ADVICE)
         try:
-            self._send("config", config)
-            self._receive()  # it is ready, or tells why not
+            self._child.receive()  # it is ready, or tells why not
         except BaseException:
             self.close()
             raise
 
     def begin(self, work: Work) -> None:
         """See `Gatherer`."""
-        self._send("quantum", work)
+        self._child.send("quantum", work)
 
     def finish(self) -> Gathered:
         """See `Gatherer`. Raises RuntimeError with the child's traceback if it failed."""
-        gathered: Gathered = self._receive()
+        gathered: Gathered = self._child.receive()
         return gathered
 
     def report(self) -> dict[str, float]:
         """See `Gatherer`."""
-        self._send("report")
-        report: dict[str, float] = self._receive()
+        self._child.send("report")
+        report: dict[str, float] = self._child.receive()
         return report
 
     def state(self) -> tuple[Arrays, dict[str, Any]]:
         """See `Gatherer`."""
-        self._send("state")
-        state: tuple[Arrays, dict[str, Any]] = self._receive()
+        self._child.send("state")
+        state: tuple[Arrays, dict[str, Any]] = self._child.receive()
         return state
 
     def restore(self, arrays: Arrays, meta: dict[str, Any], work: Work) -> Totals:
         """See `Gatherer`."""
-        self._send("restore", arrays, meta, work)
-        totals: Totals = self._receive()
+        self._child.send("restore", arrays, meta, work)
+        totals: Totals = self._child.receive()
         return totals
 
     def close(self) -> None:
         """See `Gatherer`."""
-        self._pipe.close()
-        try:
-            self._process.wait(_JOIN_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-
-    def _send(self, name: str, *arguments: Any) -> None:
-        try:
-            self._pipe.send((name, arguments))
-        except OSError as error:
-            raise self._died() from error
-
-    def _receive(self) -> Any:
-        try:
-            failure, result = self._pipe.recv()
-        except (EOFError, OSError) as error:
-            raise self._died() from error
-        if failure is not None:
-            kind, text = failure
-            error_type = ValueError if kind == "ValueError" else RuntimeError
-            raise error_type(f"self-play's process failed:\n{text}")
-        return result
-
-    def _died(self) -> RuntimeError:
-        self.close()
-        return RuntimeError(
-            f"self-play's process died (exit code {self._process.returncode}); resume the run from its last checkpoint"
-        )
+        self._child.close()
 
 
-def serve(file_descriptor: int) -> None:
-    """The child: answer calls until the pipe is closed."""
-    for number in (signal.SIGINT, signal.SIGTERM):  # the parent decides when to end
-        signal.signal(number, signal.SIG_IGN)
-    pipe: Connection[Any, Any] = Connection(file_descriptor)
-    try:
-        _, (config,) = pipe.recv()
-        configure_torch(config.runtime.learner_threads)
-        gatherer = LocalGatherer(Builder.of(config))
-    except EOFError:
-        return
-    except Exception as error:
-        pipe.send(((type(error).__name__, traceback.format_exc()), None))
-        return
-    pipe.send((None, None))
+def answers(config: Config) -> Answers:
+    """What the second process does; see `Child`."""
+    gatherer = LocalGatherer(Builder.of(config))
 
     def quantum(work: Work) -> Gathered:
         gatherer.begin(work)
@@ -240,17 +185,4 @@ def serve(file_descriptor: int) -> None:
         "state": gatherer.state,
         "restore": gatherer.restore,
     }
-    while True:
-        try:
-            name, arguments = pipe.recv()
-        except (EOFError, OSError):
-            break
-        try:
-            answer: tuple[Any, Any] = (None, calls[name](*arguments))
-        except Exception as error:
-            answer = ((type(error).__name__, traceback.format_exc()), None)
-        try:
-            pipe.send(answer)
-        except OSError:
-            break
-    gatherer.close()
+    return Answers(calls, gatherer.close)

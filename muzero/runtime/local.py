@@ -13,14 +13,7 @@ from muzero.metrics import MetricsLogger, Stopwatch
 from muzero.progress import Progress
 from muzero.runtime import snapshot
 from muzero.runtime.build import Builder, configure_torch
-from muzero.runtime.evaluation import (
-    PICTURE,
-    RunEvaluator,
-    as_metrics,
-    make_pictures,
-    objective,
-    too_few_distinct,
-)
+from muzero.runtime.evaluations import Evaluations
 from muzero.runtime.gatekeeping import Gatekeeper, Versioned
 from muzero.runtime.gathering import Gathered, LocalGatherer, ProcessGatherer, Work
 from muzero.runtime.report import Reporter
@@ -37,7 +30,8 @@ class LocalRuntime:
 
     What happens next depends on counters alone, so two runs of one config give the same bytes, and a run that was
     stopped and resumed equals one that was not. With `runtime.overlap` self-play and reanalyze work in a second process
-    beside the learner; what they made enters the replay when both are done. With `gatekeeping.interval` newer weights are
+    beside the learner; what they made enters the replay when both are done. Evaluations go on in a third one, and training
+    does not wait for them. With `gatekeeping.interval` newer weights are
     used by self-play and reanalyze only after they have won a match, for which all else stands still.
 
     Example:
@@ -51,11 +45,18 @@ class LocalRuntime:
         configure_torch(config.runtime.learner_threads)
         self.config, self.run_dir = config, run_dir
         builder = Builder.of(config)
+        self._progress: Progress | None = None
+        self.checkpoints = CheckpointManager(
+            run_dir / "checkpoints",
+            config.runtime.checkpoints_kept,
+            config.runtime.checkpoint_keep_interval,
+        )
+        self.metrics = MetricsLogger(run_dir, config.logger)
+        self.evaluations = Evaluations(builder, run_dir, self.checkpoints, self.metrics, self._say)
         self.learner, self.replay = builder.learner(), builder.replay()
         self.gatherer = ProcessGatherer(config) if self._overlaps else LocalGatherer(builder)
         self.reanalyze = ReanalyzeWorker() if config.reanalyze.fresh_fraction > 0.0 else None
         self.augmenter = builder.augmenter()
-        self.evaluator = RunEvaluator(builder)
         self.gatekeeper = Gatekeeper(builder) if config.gatekeeping.interval > 0 else None
         self.schedule = Schedule(config.reanalyze)
         self.weights = WeightStore()
@@ -63,28 +64,19 @@ class LocalRuntime:
         self.totals = Totals()
         self.acting_version = 0
         self._has_new_weights = False  # that the gatherer has yet to load
-        self.evaluated_step = self.saved_step = -1
-        self.best_objective: float | None = None
-        self._is_best = False  # the learner step of this moment, by its evaluation
+        self.saved_step = -1
         self._stop_step: int | None = None
-        self.last_evaluation: dict[str, float] = {}
-        self.checkpoints = CheckpointManager(
-            run_dir / "checkpoints",
-            config.runtime.checkpoints_kept,
-            config.runtime.checkpoint_keep_interval,
-        )
-        self.metrics = MetricsLogger(run_dir, config.logger)
-        draws = self.metrics.shows_images and config.evaluation.games > 0
-        self.pictures = make_pictures(builder) if draws else None
         self.reporter = Reporter(self)
+        try:
+            self.evaluations.prepare()
+            if checkpoint is not None:
+                snapshot.restore(self, checkpoint)
+        except BaseException:
+            self.close()
+            raise
         if checkpoint is None:
             self.weights.publish(0, self.learner.acting_weights())
         else:
-            try:
-                snapshot.restore(self, checkpoint)
-            except BaseException:
-                self.close()
-                raise
             self.saved_step = checkpoint.step
 
     @property
@@ -119,10 +111,10 @@ class LocalRuntime:
                 if self._stop_step is not None and self.learner_step >= self._stop_step:
                     stop.request(f"stopping after learner step {self.learner_step}")
             if not stop.requested:
-                self._evaluate()
+                self._evaluate_last()
             self._save()
             self.checkpoints.wait()
-        return self.last_evaluation
+        return self.evaluations.newest
 
     def __enter__(self) -> Self:
         return self
@@ -135,6 +127,7 @@ class LocalRuntime:
         self.checkpoints.close()
         self.metrics.close()
         self.gatherer.close()
+        self.evaluations.close()
 
     def _tick(self) -> None:
         """One piece of the schedule: a learner step or a move of every game, or both beside each other."""
@@ -237,13 +230,21 @@ class LocalRuntime:
         if self.gatekeeper is not None and crossed(config.gatekeeping.interval):
             self._judge(self.gatekeeper)
         is_last = after >= config.learner.num_steps
-        if config.evaluation.games > 0 and (is_last or crossed(config.evaluation.interval)):
-            if not is_last:  # the last evaluation, behind the loop, writes that row
-                self._evaluate()
-        elif is_last or crossed(config.runtime.log_interval):
-            self.reporter.write()
-        self._progress.update(self.reporter.newest)
-        if crossed(config.runtime.checkpoint_interval) or self._is_best:
+        evaluates = config.evaluation.games > 0
+        found = None
+        if not is_last:
+            with self.timer.measure("evaluation"):
+                if crossed(config.evaluation.interval):
+                    self.evaluations.begin(after, self.learner.acting_weights())
+                found = self.evaluations.take(after)
+        # The last row is written behind the loop, by the last evaluation if there is one.
+        logs = not evaluates if is_last else crossed(config.runtime.log_interval)
+        if logs or found is not None:
+            self.reporter.write(found)
+        self._show(force=found is not None)
+        # What is being evaluated is saved as well: it may turn out to be the best.
+        is_wanted = self.evaluations.is_best or after in self.checkpoints.awaited
+        if crossed(config.runtime.checkpoint_interval) or is_wanted:
             self._save_or_tell()
 
     def _judge(self, gatekeeper: Gatekeeper) -> None:
@@ -255,35 +256,35 @@ class LocalRuntime:
             verdict = gatekeeper.judge(Versioned(step, weights), Versioned(*in_use))
         self.metrics.last("gatekeeping/score", verdict.score)
         outcome = "accepted" if verdict.is_accepted else "rejected"
-        self._progress.message(
+        self._say(
             f"weights of learner step {step} {outcome}: {verdict.score:.1%} of the points of {verdict.num_games} games against "
             f"those of step {in_use[0]}"
         )
         if verdict.is_accepted:
             self._publish(weights)
 
-    def _evaluate(self) -> None:
-        if self.evaluated_step == self.learner_step or self.config.evaluation.games == 0:
-            return
+    def _evaluate_last(self) -> None:
+        """Evaluate what training has come to, after all that is still being evaluated."""
         step = self.learner_step
-        self._progress.message(f"evaluating at learner step {step}")
-        folder = self.run_dir / "evaluation" / f"step_{step:08d}"
+        if self.config.evaluation.games == 0 or self.evaluations.newest_step == step:
+            return
         with self.timer.measure("evaluation"):
-            weights = self.learner.acting_weights()
-            reports = self.evaluator.evaluate(weights, step, folder)
-            if self.pictures is not None and self.metrics.shows_images:
-                self.metrics.image(PICTURE, self.pictures.draw(weights, step), step)
-        self.evaluated_step = step
-        self.last_evaluation = as_metrics(reports)
-        if problem := too_few_distinct(reports, self.config.evaluation):
-            self._progress.message(problem)
-            logger.warning("%s", problem)
-        reached = objective(self.last_evaluation)
-        best = self.best_objective
-        if reached is not None and (best is None or reached > best):
-            self.best_objective, self._is_best = reached, True
-        self.reporter.write(self.last_evaluation)
-        self._progress.update(self.reporter.newest, force=True)
+            while self.evaluations.due:
+                if (earlier := self.evaluations.take(step, waits=True)) is not None:
+                    self.reporter.write(earlier)
+            self.evaluations.begin(step, self.learner.acting_weights())
+            found = self.evaluations.take(step, waits=True)
+        self.reporter.write(found)
+        self._show(force=True)
+
+    def _say(self, text: str) -> None:
+        logger.info("%s", text)
+        if self._progress is not None:
+            self._progress.message(text)
+
+    def _show(self, *, force: bool) -> None:
+        if self._progress is not None:
+            self._progress.update(self.reporter.newest, force=force)
 
     def _save_or_tell(self) -> None:
         """Save in mid-run; a failure is told, and training goes on with the older checkpoints intact."""
@@ -294,12 +295,11 @@ class LocalRuntime:
             try:
                 attempt()
             except CheckpointError as error:
-                self._progress.message(str(error))
-                logger.error("%s", error)
+                self._say(str(error))
 
     def _save(self) -> None:
-        step, best = self.learner_step, self._is_best
-        self._is_best = False
+        step, best = self.learner_step, self.evaluations.is_best
+        self.evaluations.is_best = False
         with self.timer.measure("checkpoint"):
             if step != self.saved_step:
                 # The parts are copies, so writing goes on in a thread while training continues.

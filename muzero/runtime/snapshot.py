@@ -10,6 +10,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import numpy as np
+from torch import Tensor
 
 from muzero.checkpoint import Checkpoint, Part
 from muzero.runtime.gathering import Work
@@ -36,9 +37,7 @@ def take(runtime: "LocalRuntime") -> dict[str, Part]:
         "selfplay_state": selfplay_state,
         "state": {
             "weights_version": version,
-            "evaluated_step": runtime.evaluated_step,
-            "evaluation": runtime.last_evaluation,
-            "best_objective": runtime.best_objective,
+            **runtime.evaluations.state(),
             "metrics": runtime.metrics.state(),
             "reanalyze": None if runtime.reanalyze is None else runtime.reanalyze.state(),
             "augmenter": None if runtime.augmenter is None else runtime.augmenter.state(),
@@ -69,9 +68,6 @@ def restore(runtime: "LocalRuntime", checkpoint: Checkpoint) -> None:
     runtime.totals = runtime.gatherer.restore(
         checkpoint.arrays("selfplay"), checkpoint.json("selfplay_state"), work
     )
-    runtime.evaluated_step = state["evaluated_step"]
-    runtime.last_evaluation = state["evaluation"]
-    runtime.best_objective = state.get("best_objective")  # older checkpoints have none
     runtime.metrics.restore(state["metrics"], checkpoint.step)
     if runtime.reanalyze is not None and state["reanalyze"] is not None:
         runtime.reanalyze.restore(state["reanalyze"])
@@ -79,3 +75,9 @@ def restore(runtime: "LocalRuntime", checkpoint: Checkpoint) -> None:
         runtime.augmenter.restore(state["augmenter"])
     if runtime.gatekeeper is not None and state.get("gatekeeper") is not None:  # nor this
         runtime.gatekeeper.restore(state["gatekeeper"])
+
+    def weights_of(step: int) -> dict[str, Tensor]:
+        saved = checkpoint if step == checkpoint.step else runtime.checkpoints.load(step)
+        return saved.tensors("acting")
+
+    runtime.evaluations.restore(state, weights_of)

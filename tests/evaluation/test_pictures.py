@@ -219,7 +219,7 @@ def test_training_writes_one_picture_per_evaluation(tmp_path):
         config = compose([*SMALL, f"logger.tensorboard={on}"], run_dir=str(tmp_path / name))
         runs[name] = LocalRuntime(config, tmp_path / name)
         runs[name].train()
-    assert runs["off"].pictures is None and not (tmp_path / "off" / "tensorboard").exists()
+    assert not (tmp_path / "off" / "tensorboard").exists()
     reader = accumulator.EventAccumulator(str(tmp_path / "on" / "tensorboard"))
     reader.Reload()
     assert reader.Tags()["images"] == [PICTURE]
@@ -229,7 +229,8 @@ def test_training_writes_one_picture_per_evaluation(tmp_path):
     for event, image in zip(events, images, strict=True):
         assert (event.height, event.width) == image.shape[:2]
     assert images[0].shape == images[1].shape and (images[0] != images[1]).any()
-    pictures = runs["on"].pictures
+    pictures = make_pictures(Builder.of(runs["on"].config))
+    assert pictures is not None
     last = pictures.draw(runs["on"].learner.acting_weights(), 20)
     np.testing.assert_array_equal(images[1], last)
     # To be looked at changes nothing.

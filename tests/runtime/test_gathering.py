@@ -65,7 +65,7 @@ def test_both_processes_make_the_same_games_and_continue_each_others_state(confi
 
 def test_a_killed_process_is_an_error_at_once_and_leaves_nothing(config):
     gatherer = ProcessGatherer(config)
-    child = gatherer._process.pid
+    child = gatherer._child.pid
     os.kill(child, signal.SIGKILL)
     with pytest.raises(RuntimeError, match=r"died \(exit code -9\); resume"):
         gather(gatherer, 50)
@@ -74,7 +74,7 @@ def test_a_killed_process_is_an_error_at_once_and_leaves_nothing(config):
 
 def test_closing_ends_the_process(config):
     gatherer = ProcessGatherer(config)
-    child = gatherer._process.pid
+    child = gatherer._child.pid
     gather(gatherer, 2)
     gatherer.close()
     assert not psutil.pid_exists(child)
@@ -91,7 +91,7 @@ def test_it_ends_when_its_parent_is_killed():
         "from muzero.config.compose import compose\n"
         "from muzero.runtime.gathering import ProcessGatherer\n"
         f"gatherer = ProcessGatherer(compose({list(SMALL)!r}))\n"
-        "print(gatherer._process.pid, flush=True)\n"
+        "print(gatherer._child.pid, flush=True)\n"
         "import time; time.sleep(60)\n"
     )
     parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)

@@ -12,7 +12,8 @@ from muzero.config.compose import compose
 from muzero.config.schema import Config
 from muzero.metrics import read_rows
 from muzero.replay.priorities import EPSILON
-from muzero.runtime.build import configure_torch
+from muzero.runtime.build import Builder, configure_torch
+from muzero.runtime.evaluation import RunEvaluator
 from muzero.runtime.local import LocalRuntime
 from muzero.runtime.players import open_checkpoint
 
@@ -122,12 +123,13 @@ def test_a_resumed_agent_is_as_strong_and_its_first_loss_is_the_same(tmp_path, r
     runtime.stop_after(15)
     runtime.train()
     weights = runtime.learner.acting_weights()
-    before = runtime.evaluator.evaluate(weights, 15)
+    evaluator = RunEvaluator(Builder.of(runtime.config))
+    before = evaluator.evaluate(weights, 15)
     resumed = make(tmp_path / "run", *settings, resumes=True)
     with resumed:
-        assert resumed.evaluator.evaluate(resumed.learner.acting_weights(), 15) == before
+        assert evaluator.evaluate(resumed.learner.acting_weights(), 15) == before
         saved = open_checkpoint(tmp_path / "run").tensors("acting")
-        assert resumed.evaluator.evaluate(saved, 15) == before
+        assert evaluator.evaluate(saved, 15) == before
         losses = []
         for each in (runtime, resumed):
             losses.append(each.learner.step(each.replay.sample(16)).metrics["loss"])

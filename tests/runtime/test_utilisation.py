@@ -1,5 +1,6 @@
 """How busy the roles and the network are is counted and logged (peers, rows 80 and 84)."""
 
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -118,7 +119,9 @@ def test_every_row_says_how_busy_self_play_learner_and_evaluation_were(tmp_path,
     rows = train(tmp_path, f"runtime.overlap={overlap}")
     assert len(rows) >= 5
     shares = ("time/learner_fraction", "selfplay/busy_time_fraction", "time/selfplay_fraction")
-    for row in rows:
+    for before, row in pairwise([{"learner_step": 0}, *rows]):
+        if row["learner_step"] == before["learner_step"]:  # it tells of an evaluation alone
+            continue
         for share in shares:
             assert 0.0 < row[share] <= 1.0, share
         assert row["selfplay/rows_per_network_call"] > 1
@@ -132,11 +135,13 @@ def test_every_row_says_how_busy_self_play_learner_and_evaluation_were(tmp_path,
         if any(name.endswith("/win_rate") for name in row if name.startswith("evaluation/"))
     ]
     assert len(evaluated) == 2
-    for row in evaluated:
-        assert 0.0 < row["time/evaluation_fraction"] < 1.0
-    # A share once measured is reported from then on, as 0 where the role stood idle.
+    assert 0.0 < evaluated[-1]["time/evaluation_fraction"] < 1.0  # the last one is waited for
+    if overlap:
+        return
+    assert 0.0 < evaluated[0]["time/evaluation_fraction"] < 1.0
+    # A share once measured is reported from then on: beside training next to nothing, and in turn none where there was none.
     after = rows[rows.index(evaluated[0]) + 1]
-    assert after["time/evaluation_fraction"] == 0.0
+    assert after["time/evaluation_fraction"] < 0.01
 
 
 def test_the_busy_share_is_of_work_alone_wherever_it_is_done():

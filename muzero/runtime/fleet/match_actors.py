@@ -1,19 +1,14 @@
 """The roles that play matches beside training, as Ray actors; they give way to all others for the processor."""
 
 import os
-from functools import cached_property
 from pathlib import Path
 
 from muzero.config.schema import Config
-from muzero.evaluation.pictures import PolicyPictures
 from muzero.runtime.build import Builder
-from muzero.runtime.evaluation import RunEvaluator, make_pictures
+from muzero.runtime.examining import NICENESS, Evaluated, Examiner, Task
 from muzero.runtime.fleet.actor import Actor, prepare_process
-from muzero.runtime.fleet.messages import Evaluated
 from muzero.runtime.gatekeeping import Gatekeeper, Verdict, Versioned
 from muzero.weights import Arrays, to_tensors
-
-_NICENESS = 10
 
 
 class EvaluatorActor(Actor):
@@ -21,20 +16,12 @@ class EvaluatorActor(Actor):
 
     def __init__(self, config: Config) -> None:
         prepare_process(config)
-        os.nice(_NICENESS)
-        self._builder = Builder.of(config)
-        self._evaluator = RunEvaluator(self._builder)
+        os.nice(NICENESS)
+        self._examiner = Examiner(Builder.of(config))
 
     def evaluate(self, weights: Arrays, step: int, folder: Path, draws: bool) -> Evaluated:
-        """See `RunEvaluator`; `draws` asks for a picture as well."""
-        state = to_tensors(weights)
-        reports = self._evaluator.evaluate(state, step, folder)
-        pictures = self._pictures if draws else None
-        return Evaluated(reports, None if pictures is None else pictures.draw(state, step))
-
-    @cached_property
-    def _pictures(self) -> PolicyPictures | None:
-        return make_pictures(self._builder)
+        """See `Examiner`."""
+        return self._examiner.evaluate(Task(step, weights, folder, draws))
 
 
 class GatekeeperActor(Actor):
@@ -42,7 +29,7 @@ class GatekeeperActor(Actor):
 
     def __init__(self, config: Config) -> None:
         prepare_process(config)
-        os.nice(_NICENESS)
+        os.nice(NICENESS)
         self._gatekeeper = Gatekeeper(Builder.of(config))
 
     def judge(

@@ -6,7 +6,6 @@ Whatever changes something carries who sent it, in which incarnation and as whic
 from dataclasses import dataclass, field
 from typing import Any
 
-from muzero.evaluation.drawing import Image
 from muzero.replay.batch import Batch
 from muzero.replay.storage import RootPositions
 from muzero.selfplay import Totals
@@ -110,16 +109,6 @@ class Positions:
     """The shard's own number for them."""
     positions: RootPositions
     """What a search needs."""
-
-
-@dataclass(frozen=True, slots=True)
-class Evaluated:
-    """What the evaluator found out about weights."""
-
-    reports: list[dict[str, Any]]
-    """See `RunEvaluator.evaluate`."""
-    picture: Image | None
-    """`[H, W, 3]` their policies; None if they were not to be drawn, or the game cannot be."""
 
 
 @dataclass(slots=True, kw_only=True)

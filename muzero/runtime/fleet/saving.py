@@ -10,10 +10,10 @@ from typing import Any
 from muzero.checkpoint import CheckpointError, CheckpointManager, Part
 from muzero.config.schema import Config
 from muzero.runtime.evaluation import as_metrics, objective, too_few_distinct
+from muzero.runtime.examining import Evaluated
 from muzero.runtime.fleet.crew import Member
 from muzero.runtime.fleet.cut import Cut
 from muzero.runtime.fleet.hiring import EVALUATOR, LEARNER, SHARD, WORKER
-from muzero.runtime.fleet.messages import Evaluated
 from muzero.runtime.fleet.report import FleetReporter
 from muzero.runtime.fleet.staff import Staff
 from muzero.runtime.fleet.training import Snapshot

@@ -8,11 +8,11 @@ import pytest
 from muzero.config.schema import LoggerConfig
 from muzero.metrics import MetricsLogger
 from muzero.runtime.evaluation import PICTURE
+from muzero.runtime.examining import Evaluated
 from muzero.runtime.fleet.crew import Member
 from muzero.runtime.fleet.failures import Failures
 from muzero.runtime.fleet.hiring import EVALUATOR, GATEKEEPER, STORE, WORKER
 from muzero.runtime.fleet.inquiries import Inquiries
-from muzero.runtime.fleet.messages import Evaluated
 from muzero.runtime.fleet.report import FleetReporter
 from muzero.runtime.fleet.saving import Saver
 from muzero.runtime.fleet.training import Snapshot

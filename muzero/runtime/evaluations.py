@@ -1,0 +1,147 @@
+"""The evaluations of a local run: begun and taken, their outcomes kept, the best checkpoint marked."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from muzero.checkpoint import CheckpointError, CheckpointManager
+from muzero.metrics import MetricsLogger
+from muzero.runtime.build import Builder
+from muzero.runtime.child import ChildDied
+from muzero.runtime.evaluation import PICTURE, as_metrics, objective, too_few_distinct
+from muzero.runtime.examining import (
+    Evaluated,
+    Evaluation,
+    EvaluationBeside,
+    EvaluationInTurn,
+    Task,
+)
+from muzero.weights import to_arrays
+
+
+class Evaluations:
+    """What a run has evaluated and is evaluating: beside training with `runtime.overlap`, else in turn with it.
+
+    Args:
+        tell: Says something to the user.
+
+    Raises:
+        ValueError: If an opponent cannot be had for this game; of a process beside training `prepare` raises it.
+    """
+
+    def __init__(
+        self,
+        builder: Builder,
+        run_dir: Path,
+        checkpoints: CheckpointManager,
+        metrics: MetricsLogger,
+        tell: Callable[[str], None],
+    ) -> None:
+        self._config, self._run_dir, self._tell = builder.config.evaluation, run_dir, tell
+        self._checkpoints, self._metrics = checkpoints, metrics
+        self._evaluation: Evaluation | None = None
+        if self._config.games > 0:
+            overlaps = builder.config.runtime.overlap
+            self._evaluation = (
+                EvaluationBeside(builder.config) if overlaps else EvaluationInTurn(builder)
+            )
+        self.newest_step = -1
+        """Learner step of the newest outcome."""
+        self.newest: dict[str, float] = {}
+        """Metrics of the newest outcome."""
+        self.best: float | None = None
+        """Objective of the best outcome."""
+        self.is_best = False
+        """Whether the learner's weights of this moment are the best, and yet to be saved."""
+
+    @property
+    def due(self) -> list[int]:
+        """Learner steps whose outcome is yet to come."""
+        return [] if self._evaluation is None else self._evaluation.due
+
+    def prepare(self) -> None:
+        """Wait until evaluations can begin."""
+        if self._evaluation is not None:
+            self._evaluation.prepare()
+
+    def begin(self, step: int, weights: Mapping[str, Tensor]) -> None:
+        """Have the weights of a learner step evaluated; its checkpoint is kept until the outcome is there."""
+        if self._evaluation is None:
+            return
+        self._tell(f"evaluating learner step {step}")
+        folder = self._run_dir / "evaluation" / f"step_{step:08d}"
+        task = Task(step, to_arrays(weights), folder, self._metrics.shows_images)
+        try:
+            lost = self._evaluation.begin(task)
+            if lost is not None:
+                self._tell(
+                    f"learner step {lost} is not evaluated: evaluations take longer than evaluation.interval"
+                )
+        except ChildDied as error:
+            self._tell(str(error))
+        self._checkpoints.awaited = frozenset(self.due)
+
+    def take(self, learner_step: int, *, waits: bool = False) -> dict[str, float] | None:
+        """Metrics of an evaluation that has come to its end; None if none has, or with `waits`, if none is due.
+
+        Args:
+            learner_step: The learner's at this moment, whose weights may not have been saved yet.
+        """
+        if self._evaluation is None:
+            return None
+        found = None
+        try:
+            found = self._evaluation.take(waits=waits)
+        except ChildDied as error:
+            self._tell(str(error))
+        if found is not None:
+            self._note(*found, learner_step)
+        self._checkpoints.awaited = frozenset(self.due)
+        return None if found is None else self.newest
+
+    def close(self) -> None:
+        """Give up what is due."""
+        if self._evaluation is not None:
+            self._evaluation.close()
+
+    def state(self) -> dict[str, Any]:
+        """JSON that `restore` continues from."""
+        return {
+            "evaluated_step": self.newest_step,
+            "evaluation": self.newest,
+            "best_objective": self.best,
+            "evaluations_due": self.due,
+        }
+
+    def restore(
+        self, state: Mapping[str, Any], weights_of: Callable[[int], Mapping[str, Tensor]]
+    ) -> None:
+        """Continue from `state`: what was being evaluated begins anew, with the weights that `weights_of` has of a learner step."""
+        self.newest_step, self.newest = state["evaluated_step"], state["evaluation"]
+        self.best = state.get("best_objective")  # older checkpoints have none
+        for step in state.get("evaluations_due", ()):  # nor these
+            try:
+                self.begin(step, weights_of(step))
+            except CheckpointError as error:
+                self._tell(f"learner step {step} is not evaluated: {error}")
+
+    def _note(self, step: int, evaluated: Evaluated, learner_step: int) -> None:
+        self.newest_step = step
+        self.newest = as_metrics(evaluated.reports) | {"evaluation/learner_step": float(step)}
+        if evaluated.picture is not None:
+            self._metrics.image(PICTURE, evaluated.picture, step)
+        if problem := too_few_distinct(evaluated.reports, self._config):
+            self._tell(problem)
+        reached = objective(self.newest)
+        if reached is None or (self.best is not None and reached <= self.best):
+            return
+        self.best = reached
+        if step == learner_step:
+            self.is_best = True
+        elif step in self._checkpoints.steps():
+            try:
+                self._checkpoints.mark_best(step)
+            except CheckpointError as error:  # of a save that was going on
+                self._tell(str(error))
