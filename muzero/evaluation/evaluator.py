@@ -1,5 +1,6 @@
 """Evaluation of an agent at an OpenSpiel game: opponents by name, matches, and play held against exact values."""
 
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -138,9 +139,10 @@ def evaluate_opponents(
 ) -> list[dict[str, Any]]:
     """`evaluate_board` against each rival; with `exhaustive` each report also holds `evaluate_exhaustively`.
 
-    `folder` gets the games against opponent number `i` as `games_<i>.jsonl`.
+    `folder` gets the games against each opponent, as `games_<opponent>.jsonl`.
     """
     everywhere = evaluate_exhaustively(player, game) if exhaustive else {}
+    files = _game_files(list(rivals))
     return [
         {
             **evaluate_board(
@@ -152,9 +154,18 @@ def evaluate_opponents(
                 max_opening_moves=max_opening_moves,
                 seed=seed,
                 max_moves=max_moves,
-                records=None if folder is None else folder / f"games_{number}.jsonl",
+                records=None if folder is None else folder / file,
             ),
             **everywhere,
         }
-        for number, (opponent, rival) in enumerate(rivals.items())
+        for (opponent, rival), file in zip(rivals.items(), files, strict=True)
+    ]
+
+
+def _game_files(opponents: list[str]) -> list[str]:
+    """A file for each opponent; runs whose folders have the same name are told apart by a number."""
+    slugs = [re.sub(r"[^A-Za-z0-9]+", "-", Path(name).name).strip("-") for name in opponents]
+    return [
+        f"games_{slug}.jsonl" if slugs.count(slug) == 1 else f"games_{slug}_{number}.jsonl"
+        for number, slug in enumerate(slugs)
     ]

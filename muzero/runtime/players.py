@@ -30,6 +30,10 @@ def open_checkpoint(run_dir: Path, step: int | None = None, *, best: bool = Fals
                 "before; take the newest, or one of the steps " + str(manager.steps())
             )
     if step is not None:
+        if step not in manager.steps():
+            raise ValueError(
+                f"{run_dir} has no checkpoint of learner step {step}; it has {manager.steps() or 'none'}"
+            )
         return manager.load(step)
     checkpoint = manager.newest_valid()
     if checkpoint is None:

@@ -137,10 +137,25 @@ def test_several_opponents_share_the_exhaustive_report(game, tmp_path):
         assert report["losing_lines"] == report["losing_lines_as_first"] == 0
         assert report["positions"] == 4_520
     assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "games_0.jsonl",
-        "games_1.jsonl",
-        "games_2.jsonl",
+        "games_perfect.jsonl",
+        "games_random.jsonl",
+        "games_rollout-5.jsonl",
     ]
+
+
+def test_games_against_two_runs_of_one_name_lie_in_two_files(game, tmp_path):
+    player = make_opponent("random", game)
+    evaluate_opponents(
+        player,
+        {"runs/a/mine": player, "runs/b/mine": player},
+        game,
+        games=2,
+        max_opening_moves=0,
+        seed=0,
+        folder=tmp_path,
+    )
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ["games_mine_0.jsonl", "games_mine_1.jsonl"]
 
 
 def test_random_play_loses_lines(game):

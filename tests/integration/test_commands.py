@@ -105,6 +105,12 @@ def test_inspect_shows_checkpoints_games_and_a_tree(trained):
     assert as_json
 
 
+def test_a_step_without_checkpoint_is_refused_with_those_there_are(trained):
+    output = run("evaluate", f"run={trained}", "step=7", cwd=trained, expect=2)
+    assert "no checkpoint of learner step 7; it has [20]" in output
+    assert "Traceback" not in output
+
+
 def test_an_exported_agent_plays_as_its_run_does_and_cannot_be_trained_on(trained, tmp_path):
     agent = tmp_path / "agent"
     written = last_json(run("export", f"run={trained}", f"to={agent}", cwd=tmp_path))
