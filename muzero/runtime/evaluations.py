@@ -1,5 +1,6 @@
 """The evaluations of a local run: begun and taken, their outcomes kept, the best checkpoint marked."""
 
+import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ class Evaluations:
     """What a run has evaluated and is evaluating: beside training with `runtime.overlap`, else in turn with it.
 
     Args:
-        tell: Says something to the user.
+        tell: Says something to the user, at a level of the log.
 
     Raises:
         ValueError: If an opponent cannot be had for this game; of a process beside training `prepare` raises it.
@@ -37,7 +38,7 @@ class Evaluations:
         run_dir: Path,
         checkpoints: CheckpointManager,
         metrics: MetricsLogger,
-        tell: Callable[[str], None],
+        tell: Callable[[str, int], None],
     ) -> None:
         self._config, self._run_dir, self._tell = builder.config.evaluation, run_dir, tell
         self._checkpoints, self._metrics = checkpoints, metrics
@@ -70,17 +71,18 @@ class Evaluations:
         """Have the weights of a learner step evaluated; its checkpoint is kept until the outcome is there."""
         if self._evaluation is None:
             return
-        self._tell(f"evaluating learner step {step}")
+        self._tell(f"evaluating learner step {step}", logging.INFO)
         folder = self._run_dir / "evaluation" / f"step_{step:08d}"
         task = Task(step, to_arrays(weights), folder, self._metrics.shows_images)
         try:
             lost = self._evaluation.begin(task)
             if lost is not None:
                 self._tell(
-                    f"learner step {lost} is not evaluated: evaluations take longer than evaluation.interval"
+                    f"learner step {lost} is not evaluated: evaluations take longer than evaluation.interval",
+                    logging.WARNING,
                 )
         except ChildDied as error:
-            self._tell(str(error))
+            self._tell(str(error), logging.WARNING)
         self._checkpoints.awaited = frozenset(self.due)
 
     def take(self, learner_step: int, *, waits: bool = False) -> dict[str, float] | None:
@@ -95,7 +97,7 @@ class Evaluations:
         try:
             found = self._evaluation.take(waits=waits)
         except ChildDied as error:
-            self._tell(str(error))
+            self._tell(str(error), logging.WARNING)
         if found is not None:
             self._note(*found, learner_step)
         self._checkpoints.awaited = frozenset(self.due)
@@ -125,7 +127,7 @@ class Evaluations:
             try:
                 self.begin(step, weights_of(step))
             except CheckpointError as error:
-                self._tell(f"learner step {step} is not evaluated: {error}")
+                self._tell(f"learner step {step} is not evaluated: {error}", logging.WARNING)
 
     def _note(self, step: int, evaluated: Evaluated, learner_step: int) -> None:
         self.newest_step = step
@@ -133,7 +135,7 @@ class Evaluations:
         if evaluated.picture is not None:
             self._metrics.image(PICTURE, evaluated.picture, step)
         if problem := too_few_distinct(evaluated.reports, self._config):
-            self._tell(problem)
+            self._tell(problem, logging.WARNING)
         reached = objective(self.newest)
         if reached is None or (self.best is not None and reached <= self.best):
             return
@@ -144,4 +146,4 @@ class Evaluations:
             try:
                 self._checkpoints.mark_best(step)
             except CheckpointError as error:  # of a save that was going on
-                self._tell(str(error))
+                self._tell(str(error), logging.WARNING)

@@ -31,8 +31,8 @@ class LocalRuntime:
     What happens next depends on counters alone, so two runs of one config give the same bytes, and a run that was
     stopped and resumed equals one that was not. With `runtime.overlap` self-play and reanalyze work in a second process
     beside the learner; what they made enters the replay when both are done. Evaluations go on in a third one, and training
-    does not wait for them. With `gatekeeping.interval` newer weights are
-    used by self-play and reanalyze only after they have won a match, for which all else stands still.
+    does not wait for them. With `gatekeeping.interval` newer weights are used by self-play and reanalyze only after they
+    have won a match, for which all else stands still.
 
     Example:
         >>> metrics = LocalRuntime(config, Path(config.run_dir)).train()
@@ -268,17 +268,20 @@ class LocalRuntime:
         step = self.learner_step
         if self.config.evaluation.games == 0 or self.evaluations.newest_step == step:
             return
+        while self.evaluations.due:
+            if (earlier := self._await_evaluation()) is not None:
+                self.reporter.write(earlier)
         with self.timer.measure("evaluation"):
-            while self.evaluations.due:
-                if (earlier := self.evaluations.take(step, waits=True)) is not None:
-                    self.reporter.write(earlier)
             self.evaluations.begin(step, self.learner.acting_weights())
-            found = self.evaluations.take(step, waits=True)
-        self.reporter.write(found)
+        self.reporter.write(self._await_evaluation())
         self._show(force=True)
 
-    def _say(self, text: str) -> None:
-        logger.info("%s", text)
+    def _await_evaluation(self) -> dict[str, float] | None:
+        with self.timer.measure("evaluation"):
+            return self.evaluations.take(self.learner_step, waits=True)
+
+    def _say(self, text: str, level: int = logging.INFO) -> None:
+        logger.log(level, "%s", text)
         if self._progress is not None:
             self._progress.message(text)
 
@@ -295,7 +298,7 @@ class LocalRuntime:
             try:
                 attempt()
             except CheckpointError as error:
-                self._say(str(error))
+                self._say(str(error), logging.ERROR)
 
     def _save(self) -> None:
         step, best = self.learner_step, self.evaluations.is_best

@@ -17,7 +17,12 @@ from muzero.runtime.evaluation import objective
 from muzero.runtime.local import LocalRuntime
 from muzero.runtime.players import open_checkpoint
 
-QUIET = ("logger.progress=none", "logger.tensorboard=false", "evaluation.num_simulations=4")
+QUIET = (
+    "logger.progress=none",
+    "logger.tensorboard=false",
+    "evaluation.num_simulations=4",
+    "runtime.overlap=false",  # beside training, those that come too fast are left out
+)
 
 
 def train(folder: Path, *overrides: str, stop_after: int | None = None) -> Path:
