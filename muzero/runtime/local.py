@@ -281,9 +281,7 @@ class LocalRuntime:
             return self.evaluations.take(self.learner_step, waits=True)
 
     def _say(self, text: str, level: int = logging.INFO) -> None:
-        logger.log(level, "%s", text)
-        if self._progress is not None:
-            self._progress.message(text)
+        logger.log(level, "%s", text)  # the console's handler prints above the live display
 
     def _show(self, *, force: bool) -> None:
         if self._progress is not None:
