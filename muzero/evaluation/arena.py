@@ -5,6 +5,7 @@ there are others. A game is described by its `Setup` alone, so any game of a mat
 """
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -67,6 +68,11 @@ class GameRecord:
             )
         except (KeyError, TypeError) as error:
             raise ValueError(f"not the record of a game: {fields!r}") from error
+
+
+def slug(name: object) -> str:
+    """A name as part of a file's: words joined by hyphens."""
+    return re.sub(r"[^A-Za-z0-9]+", "-", str(name)).strip("-")
 
 
 def write_records(path: Path, records: Sequence[GameRecord]) -> None:

@@ -1,6 +1,5 @@
 """Evaluation of an agent at an OpenSpiel game: opponents by name, matches, and play held against exact values."""
 
-import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 import pyspiel
 
 from muzero.config.runs import run_folder
-from muzero.evaluation.arena import is_lost, opening_state, play_match, write_records
+from muzero.evaluation.arena import is_lost, opening_state, play_match, slug, write_records
 from muzero.evaluation.connect_four import ConnectFourSolver, is_connect_four
 from muzero.evaluation.exact import exhaustive as play_exhaustively
 from muzero.evaluation.exact import require_solution
@@ -164,7 +163,7 @@ def evaluate_opponents(
 
 def _game_files(opponents: list[str]) -> list[str]:
     """A file for each opponent; runs whose folders have the same name are told apart by a number."""
-    slugs = [re.sub(r"[^A-Za-z0-9]+", "-", Path(name).name).strip("-") for name in opponents]
+    slugs = [slug(Path(name).name) for name in opponents]
     return [
         f"games_{slug}.jsonl" if slugs.count(slug) == 1 else f"games_{slug}_{number}.jsonl"
         for number, slug in enumerate(slugs)

@@ -1,10 +1,8 @@
 """A run's checkpoints against each other and against fixed players, rated together."""
 
 import logging
-import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from torch import Tensor
@@ -12,7 +10,7 @@ from torch import Tensor
 from muzero.checkpoint import CheckpointError, CheckpointManager
 from muzero.config.schema import Config, OpenSpielConfig
 from muzero.envs.open_spiel import load_game
-from muzero.evaluation.arena import MatchResult, draw_setups, play_games, write_records
+from muzero.evaluation.arena import MatchResult, draw_setups, play_games, slug, write_records
 from muzero.evaluation.evaluator import make_opponent
 from muzero.evaluation.ladder import Entrant, Ladder, make_schedule
 from muzero.evaluation.players import AgentPlayer, Player
@@ -91,7 +89,7 @@ def play_ladder(
         )
         limit = config.evaluation.max_episode_steps
         result = MatchResult(play_games(sides[0], sides[1], game, setups, max_moves=limit))
-        write_records(folder / f"games_{_slug(names[0])}_{_slug(names[1])}.jsonl", result.records)
+        write_records(folder / f"games_{slug(names[0])}_{slug(names[1])}.jsonl", result.records)
         ladder.add(first, second, result.distinct())
     if on_progress is not None:
         on_progress(len(schedule), len(schedule), "")
@@ -142,7 +140,3 @@ def _load_checkpoints(run_dir: Path, count: int) -> dict[int, tuple[dict[str, Te
 def _seed(config: Config, pair: int) -> int:
     sequence = role_seed(config, Role.EVALUATION, _LADDER_BRANCH, pair)
     return int(sequence.generate_state(1)[0])
-
-
-def _slug(name: Any) -> str:
-    return re.sub(r"[^A-Za-z0-9]+", "-", str(name)).strip("-")
