@@ -170,7 +170,6 @@ class EvaluationBeside:
         except ChildDied:
             self._child = None
             raise
-        self._go_on()
         return step, evaluated
 
     def close(self) -> None:

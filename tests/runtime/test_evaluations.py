@@ -184,6 +184,27 @@ def test_a_killed_process_costs_one_evaluation(tmp_path):
         beside.close()
 
 
+def test_an_outcome_that_has_come_in_is_not_lost_with_the_process(tmp_path):
+    """It dies between its answer and the task that waits."""
+    config = compose(list(SMALL))
+    weights = to_arrays(Builder.of(config).network().state_dict())
+    beside = EvaluationBeside(config)
+    try:
+        beside.prepare()
+        for step in (1, 2):
+            beside.begin(Task(step, weights, tmp_path / str(step), False))
+        assert beside._child._pipe.poll(60)  # the first answer is there
+        os.kill(beside._child.pid, signal.SIGKILL)
+        os.waitid(os.P_PID, beside._child.pid, os.WEXITED | os.WNOWAIT)
+        step, _ = beside.take(waits=True)
+        assert step == 1 and beside.due == [2]
+        with pytest.raises(ChildDied):
+            beside.take(waits=True)
+        assert beside.due == []
+    finally:
+        beside.close()
+
+
 def test_an_opponent_that_cannot_be_had_is_refused_before_training_begins(tmp_path):
     settings = (
         "env=othello",
