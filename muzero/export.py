@@ -7,7 +7,7 @@ from pathlib import Path
 from omegaconf import MISSING
 
 from muzero.config.arguments import check_checkpoint, run_command
-from muzero.config.runs import run_folder
+from muzero.config.runs import saved_run
 
 
 @dataclass(kw_only=True, slots=True)
@@ -37,9 +37,7 @@ def export(arguments: ExportArguments, overrides: list[str]) -> None:
     from muzero.runtime.players import acting_weights, open_checkpoint
 
     check_checkpoint(arguments.checkpoint, arguments.step)
-    run_dir, folder = run_folder(arguments.run), Path(arguments.to)
-    if not (run_dir / CONFIG_FILE).is_file():
-        raise ValueError(f"run={arguments.run} is no run folder: it has no {CONFIG_FILE}")
+    run_dir, folder = saved_run(arguments.run), Path(arguments.to)
     if folder.exists():
         raise ValueError(f"to={folder} is there already; name a folder that is not")
     best = arguments.step is None and arguments.checkpoint == "best"

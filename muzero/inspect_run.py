@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import MISSING, OmegaConf
 
 from muzero.config.arguments import run_command
-from muzero.config.runs import run_folder
+from muzero.config.runs import saved_run
 
 if TYPE_CHECKING:
     from muzero.evaluation.arena import GameRecord
@@ -49,9 +49,7 @@ def inspect(arguments: InspectArguments, overrides: list[str]) -> None:
     """Print what is asked for."""
     if arguments.show not in _SHOWS:
         raise ValueError(f"show={arguments.show!r} must be one of {', '.join(_SHOWS)}")
-    run_dir = run_folder(arguments.run)
-    if not (run_dir / "config.yaml").is_file():
-        raise ValueError(f"run={run_dir} is no run folder: it has no config.yaml")
+    run_dir = saved_run(arguments.run)
     actions = {
         "summary": lambda: _summary(run_dir),
         "config": lambda: print((run_dir / "config.yaml").read_text(encoding="utf-8"), end=""),

@@ -26,6 +26,18 @@ def run_folder(run: str | Path) -> Path:
     return _AGENTS / name
 
 
+def saved_run(run: str | Path) -> Path:
+    """The folder of a run that is there.
+
+    Raises:
+        ValueError: If it is not.
+    """
+    folder = run_folder(run)
+    if not (folder / "config.yaml").is_file():
+        raise ValueError(f"run={folder} is no run folder: it has no config.yaml")
+    return folder
+
+
 def results_folder(run: str | Path) -> Path:
     """Where commands write what they find out about a run: its own folder, never the package's."""
     folder = run_folder(run)
