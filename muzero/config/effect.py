@@ -117,6 +117,10 @@ def _unused(config: Config, facts: Facts) -> Iterator[tuple[tuple[str, ...], str
         yield ("selfplay.max_opening_moves",), "selfplay.opening_fraction is 0"
     if config.selfplay.max_opening_moves == 0:
         yield ("selfplay.opening_fraction",), "selfplay.max_opening_moves is 0"
+    if config.selfplay.fork_fraction == 0:
+        yield ("selfplay.max_fork_moves",), "selfplay.fork_fraction is 0"
+    if config.selfplay.max_fork_moves == 0:
+        yield ("selfplay.fork_fraction",), "selfplay.max_fork_moves is 0"
     if not config.logger.wandb:
         yield ("logger.wandb_project", "logger.wandb_mode"), "logger.wandb is false"
     if facts.num_players == 1:
@@ -142,11 +146,15 @@ def _slips(config: Config, facts: Facts) -> Iterator[str]:
                     f"{name}.num_simulations={own} is below search.max_num_considered_actions="
                     f"{search.max_num_considered_actions}: only {own} actions can be considered at the root"
                 )
-    if facts.num_players == 1 and selfplay.opening_fraction > 0 and selfplay.max_opening_moves > 0:
-        yield (
-            "selfplay.opening_fraction and selfplay.max_opening_moves begin episodes with random actions, which is meant "
-            "for two-player games; this environment has one player"
-        )
+    for share, moves in (
+        ("opening_fraction", "max_opening_moves"),
+        ("fork_fraction", "max_fork_moves"),
+    ):
+        if facts.num_players == 1 and getattr(selfplay, share) > 0 and getattr(selfplay, moves) > 0:
+            yield (
+                f"selfplay.{share} and selfplay.{moves} begin episodes with random actions, which is meant "
+                "for two-player games; this environment has one player"
+            )
     if facts.num_players == 2 and not config.evaluation.opponents and config.evaluation.games > 0:
         yield "evaluation.opponents is empty: a two-player game is evaluated against nobody; try evaluation=board"
     if config.gatekeeping.interval > config.learner.num_steps:

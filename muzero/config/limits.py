@@ -91,6 +91,8 @@ RANGES: dict[str, Range] = {
     "selfplay.temperature_drop_move": _AT_LEAST_0,
     "selfplay.opening_fraction": _FRACTION,
     "selfplay.max_opening_moves": _AT_LEAST_0,
+    "selfplay.fork_fraction": _FRACTION,
+    "selfplay.max_fork_moves": _AT_LEAST_0,
     "selfplay.segment_length": _AT_LEAST_1,
     "selfplay.weights_interval": _AT_LEAST_1,
     "replay.capacity": _AT_LEAST_1,

@@ -240,6 +240,10 @@ class SelfPlayConfig:
     """Share of the episodes that begin with random moves, which are not trained on."""
     max_opening_moves: int = 0
     """Those episodes begin with 1 to so many random moves."""
+    fork_fraction: float = 0.0
+    """Share of the episodes that repeat a recent one, without a search, up to a move at which they play another one (KataGo's forks); not trained on before that."""
+    max_fork_moves: int = 0
+    """Those episodes leave the other one at one of its first so many moves."""
     segment_length: int = 200
     """Positions after which a running episode is handed to replay in a segment."""
     weights_interval: int = 1

@@ -230,6 +230,11 @@ def _selfplay(config: Config, facts: Facts) -> Iterator[str]:
     selfplay = config.selfplay
     yield from temperature_problems(selfplay)
     yield from simulation_problems(selfplay, config.search)
+    if selfplay.opening_fraction + selfplay.fork_fraction > 1:
+        yield (
+            f"selfplay.opening_fraction is {selfplay.opening_fraction:g} and selfplay.fork_fraction "
+            f"{selfplay.fork_fraction:g}: together they are more than all episodes, 1; lower one of them"
+        )
     if 0 < selfplay.full_search_fraction < 1:
         own = selfplay.num_simulations
         name = "search.num_simulations" if own is None else "selfplay.num_simulations"

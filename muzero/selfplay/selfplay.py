@@ -20,6 +20,7 @@ from muzero.inference.pair import ModelPair
 from muzero.inference.rules import RulesModel, SearchModel
 from muzero.replay.episode import Segment
 from muzero.replay.recorder import Recorder
+from muzero.selfplay.openings import Openings
 from muzero.selfplay.searching import MoveSearcher
 from muzero.selfplay.tally import Tally, Totals
 
@@ -27,8 +28,8 @@ from muzero.selfplay.tally import Tally, Totals
 class SelfPlay:
     """Plays `B` games in lock step and records them.
 
-    Random opening moves are played without a search; their rows are left out of the search batch (see `MoveSearcher`), so
-    they cost nothing.
+    Opening moves (see `Openings`) are played without a search; their rows are left out of the search batch (see
+    `MoveSearcher`), so they cost nothing.
 
     Example:
         >>> segments = selfplay.play(learner_step=0)   # one move in every game
@@ -66,18 +67,18 @@ class SelfPlay:
             segment_length=config.segment_length,
             head=head,
             tail=tail,
-            max_skipped=config.max_opening_moves,
+            max_skipped=Openings.most_moves(config),
         )
         self._stack = FrameStack(spec, env.batch_size)
         self._time_step = env.reset(int(env_seed.generate_state(1)[0]))
         everyone = np.ones(env.batch_size, np.bool_)
         self._stack.reset_rows(everyone, self._time_step.frame)
-        self._opening_left = np.zeros(env.batch_size, np.int64)
+        self._openings = Openings(env.batch_size, config)
         self._moves = np.zeros(env.batch_size, np.int64)  # of the running episodes
         self._scores = np.zeros(env.batch_size, np.float64)  # of player 0
         self.totals = Totals()
         self._tally = Tally()
-        self._draw_openings(everyone)
+        self._openings.draw(everyone, self._rng)
 
     @property
     def observation(self) -> npt.NDArray[Any]:
@@ -92,14 +93,16 @@ class SelfPlay:
     def play(self, learner_step: int) -> list[Segment]:
         """Make one move in every game; returns the segments that are complete."""
         step, observation = self._time_step, self._stack.observation
-        is_opening = self._opening_left > 0
+        is_opening = self._openings.running
         rows = np.flatnonzero(~is_opening)
         action = np.zeros(len(is_opening), np.int32)
         policy = np.zeros(step.legal.shape, np.float32)
         has_policy = np.zeros(len(is_opening), np.bool_)
         root_value = np.zeros(len(is_opening), np.float32)
         if is_opening.any():
-            action[is_opening] = self._random_actions(step.legal[is_opening])
+            action[is_opening] = self._openings.actions(
+                step.legal[is_opening], self._moves, self._rng
+            )
         if len(rows) > 0:
             temperature = self._temperature(learner_step, rows)
             decision = self._searcher.decide(
@@ -133,7 +136,7 @@ class SelfPlay:
         if len(rows) > 0:
             ended = after.terminated | after.truncated
             self._searcher.follow(action, goes_on=~is_opening & ~ended)
-        return self._advance(step, after, observation)
+        return self._advance(step, action, after, observation)
 
     def _states(self, rows: npt.NDArray[np.integer]) -> list[State] | None:
         """States of `rows`, where the model plays the rules."""
@@ -153,10 +156,10 @@ class SelfPlay:
         arrays = self._recorder.state() | trees
         arrays |= {
             "observation": self._stack.state(),
-            "opening_left": self._opening_left.copy(),
             "moves": self._moves.copy(),
             "scores": self._scores.copy(),
         }
+        arrays |= self._openings.state()
         meta = {
             "env": self.env.state(),
             "rng": self._rng.bit_generator.state,
@@ -171,7 +174,7 @@ class SelfPlay:
         self._time_step = self.env.restore(meta["env"])
         self._recorder.restore(arrays)
         self._stack.restore(arrays["observation"])
-        self._opening_left[:] = arrays["opening_left"]
+        self._openings.restore(arrays)
         self._moves[:] = arrays["moves"]
         self._scores[:] = arrays["scores"]
         self._rng.bit_generator.state = meta["rng"]
@@ -180,7 +183,11 @@ class SelfPlay:
         self._searcher.restore(arrays, meta.get("trees"), self._stack.observation, self._states)
 
     def _advance(
-        self, before: TimeStep, after: TimeStep, observation: npt.NDArray[Any]
+        self,
+        before: TimeStep,
+        action: npt.NDArray[np.int32],
+        after: TimeStep,
+        observation: npt.NDArray[Any],
     ) -> list[Segment]:
         """Record what the moves brought, and move on to the next positions."""
         ended = after.terminated | after.truncated
@@ -195,16 +202,16 @@ class SelfPlay:
             final_frame=after.final_frame,
             final_value=final_value,
         )
+        self._openings.advance(action, self._moves, ended)
         self._moves += 1
         self._scores += np.where(before.to_play == 0, after.score, -after.score)
         self._stack.push(after.frame)
-        self._opening_left = np.maximum(self._opening_left - 1, 0)
         if ended.any():
             self._note_episodes(ended)
             self._stack.reset_rows(ended, after.frame)
             self._moves[ended] = 0
             self._scores[ended] = 0.0
-            self._draw_openings(ended)
+            self._openings.draw(ended, self._rng)
         self._time_step = after
         return segments
 
@@ -233,17 +240,6 @@ class SelfPlay:
         if config.temperature_drop_move is not None:
             temperature[self._moves[rows] >= config.temperature_drop_move] = 0.0
         return temperature
-
-    def _draw_openings(self, rows: npt.NDArray[np.bool_]) -> None:
-        """Decide for fresh episodes how many random moves they begin with."""
-        count, most = int(rows.sum()), self._config.max_opening_moves
-        if most > 0:
-            opened = self._rng.random(count) < self._config.opening_fraction
-            self._opening_left[rows] = opened * self._rng.integers(1, most + 1, count)
-
-    def _random_actions(self, legal: npt.NDArray[np.bool_]) -> npt.NDArray[np.intp]:
-        """`[n]` uniform over the legal actions of each row."""
-        return np.argmax(self._rng.random(legal.shape) * legal, axis=1)
 
     def _note_episodes(self, ended: npt.NDArray[np.bool_]) -> None:
         self.totals.games += int(ended.sum())

@@ -55,6 +55,8 @@ def test_the_defaults_warn_of_nothing() -> None:
         ),
         ({"selfplay": {"opening_fraction": 0.5}}, "selfplay.max_opening_moves is 0"),
         ({"selfplay": {"max_opening_moves": 5}}, "selfplay.opening_fraction is 0"),
+        ({"selfplay": {"fork_fraction": 0.5}}, "selfplay.max_fork_moves is 0"),
+        ({"selfplay": {"max_fork_moves": 5}}, "selfplay.fork_fraction is 0"),
         ({"logger": {"wandb_project": "mine"}}, "logger.wandb is false"),
     ],
 )
@@ -77,6 +79,11 @@ def test_idle_settings(change: dict[str, dict[str, Any]], reason: str) -> None:
             ["selfplay.opening_fraction", "one player"],
         ),
         ({"selfplay": {"opening_fraction": 0.5, "max_opening_moves": 4}}, {"num_players": 2}, []),
+        (
+            {"selfplay": {"fork_fraction": 0.5, "max_fork_moves": 4}},
+            {"num_players": 1},
+            ["selfplay.fork_fraction", "one player"],
+        ),
         (
             {"evaluation": {"opponents": ["perfect"]}},
             {"num_players": 1},

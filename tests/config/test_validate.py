@@ -204,6 +204,10 @@ Change = dict[str, dict[str, Any]]
         ),
         ({"gatekeeping": {"interval": 100, "threshold": 0.5}}, []),
         (
+            {"selfplay": {"opening_fraction": 0.7, "fork_fraction": 0.4}},
+            ["selfplay.opening_fraction is 0.7", "selfplay.fork_fraction 0.4", "more than all"],
+        ),
+        (
             {"selfplay": {"full_search_fraction": 0.25}},
             [
                 "full_search_fraction is 0.25",

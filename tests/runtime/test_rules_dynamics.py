@@ -42,7 +42,7 @@ def test_selfplay_searches_the_games_that_it_plays(kind, overrides):
     assert isinstance(selfplay.model, NetworkRulesModel)
     depths = set()
     for _ in range(12):
-        searched = np.flatnonzero(selfplay._opening_left == 0)
+        searched = np.flatnonzero(~selfplay._openings.running)
         positions = [state.clone() for state in selfplay.env.states(searched.tolist())]
         selfplay.play(0)
         if not len(searched):

@@ -31,7 +31,7 @@ def test_noise_is_drawn_once_per_move_over_legal_actions_and_used(kind, monkeypa
     monkeypatch.setattr(searching, "draw_noise", drawing)
     monkeypatch.setattr(selfplay.search, "begin", beginning)
     for move in range(4):
-        searched = selfplay._opening_left == 0
+        searched = ~selfplay._openings.running
         legal = selfplay.legal[searched]
         selfplay.play(0)
         assert len(drawn) == len(begun) == move + 1

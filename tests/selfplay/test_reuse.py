@@ -103,7 +103,7 @@ def test_openings_and_new_games_begin_with_fresh_trees(way, monkeypatch):
     seen = watch(selfplay, monkeypatch)
     num_idle = 0
     for _ in range(30):
-        is_opening, moves = selfplay._opening_left > 0, selfplay._moves.copy()
+        is_opening, moves = selfplay._openings.running, selfplay._moves.copy()
         first_search = (moves == 0) | (selfplay._recorder._length == selfplay._recorder._start)
         before = selfplay.totals.simulations
         selfplay.play(0)
