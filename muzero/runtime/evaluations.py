@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,9 @@ from muzero.checkpoint import CheckpointError, CheckpointManager
 from muzero.metrics import MetricsLogger
 from muzero.runtime.build import Builder
 from muzero.runtime.child import ChildDied
-from muzero.runtime.evaluation import PICTURE, as_metrics, objective, too_few_distinct
-from muzero.runtime.examining import (
-    Evaluated,
-    Evaluation,
-    EvaluationBeside,
-    EvaluationInTurn,
-    Task,
-)
+from muzero.runtime.evaluation import PICTURE
+from muzero.runtime.examining import Evaluation, EvaluationBeside, EvaluationInTurn, Task
+from muzero.runtime.outcomes import Outcomes
 from muzero.weights import to_arrays
 
 
@@ -40,20 +36,17 @@ class Evaluations:
         metrics: MetricsLogger,
         tell: Callable[[str, int], None],
     ) -> None:
-        self._config, self._run_dir, self._tell = builder.config.evaluation, run_dir, tell
+        self._run_dir, self._tell = run_dir, tell
         self._checkpoints, self._metrics = checkpoints, metrics
+        self.outcomes = Outcomes(
+            builder.config.evaluation, checkpoints, show=partial(metrics.image, PICTURE), tell=tell
+        )
         self._evaluation: Evaluation | None = None
-        if self._config.games > 0:
+        if builder.config.evaluation.games > 0:
             overlaps = builder.config.runtime.overlap
             self._evaluation = (
                 EvaluationBeside(builder.config) if overlaps else EvaluationInTurn(builder)
             )
-        self.newest_step = -1
-        """Learner step of the newest outcome."""
-        self.newest: dict[str, float] = {}
-        """Metrics of the newest outcome."""
-        self.best: float | None = None
-        """Objective of the best outcome."""
         self.is_best = False
         """Whether the learner's weights of this moment are the best, and yet to be saved."""
 
@@ -98,10 +91,13 @@ class Evaluations:
             found = self._evaluation.take(waits=waits)
         except ChildDied as error:
             self._tell(str(error), logging.WARNING)
-        if found is not None:
-            self._note(*found, learner_step)
+        if found is not None and self.outcomes.note(*found):
+            if found[0] == learner_step:
+                self.is_best = True
+            else:
+                self.outcomes.mark_best(found[0])
         self._checkpoints.awaited = frozenset(self.due)
-        return None if found is None else self.newest
+        return None if found is None else self.outcomes.newest
 
     def close(self) -> None:
         """Give up what is due."""
@@ -110,40 +106,15 @@ class Evaluations:
 
     def state(self) -> dict[str, Any]:
         """JSON that `restore` continues from."""
-        return {
-            "evaluated_step": self.newest_step,
-            "evaluation": self.newest,
-            "best_objective": self.best,
-            "evaluations_due": self.due,
-        }
+        return {**self.outcomes.state(), "evaluations_due": self.due}
 
     def restore(
         self, state: Mapping[str, Any], weights_of: Callable[[int], Mapping[str, Tensor]]
     ) -> None:
         """Continue from `state`: what was being evaluated begins anew, with the weights that `weights_of` has of a learner step."""
-        self.newest_step, self.newest = state["evaluated_step"], state["evaluation"]
-        self.best = state.get("best_objective")  # older checkpoints have none
-        for step in state.get("evaluations_due", ()):  # nor these
+        self.outcomes.restore(state)
+        for step in state.get("evaluations_due", ()):  # older checkpoints have none
             try:
                 self.begin(step, weights_of(step))
             except CheckpointError as error:
                 self._tell(f"learner step {step} is not evaluated: {error}", logging.WARNING)
-
-    def _note(self, step: int, evaluated: Evaluated, learner_step: int) -> None:
-        self.newest_step = step
-        self.newest = as_metrics(evaluated.reports) | {"evaluation/learner_step": float(step)}
-        if evaluated.picture is not None:
-            self._metrics.image(PICTURE, evaluated.picture, step)
-        if problem := too_few_distinct(evaluated.reports, self._config):
-            self._tell(problem, logging.WARNING)
-        reached = objective(self.newest)
-        if reached is None or (self.best is not None and reached <= self.best):
-            return
-        self.best = reached
-        if step == learner_step:
-            self.is_best = True
-        elif step in self._checkpoints.steps():
-            try:
-                self._checkpoints.mark_best(step)
-            except CheckpointError as error:  # of a save that was going on
-                self._tell(str(error), logging.WARNING)

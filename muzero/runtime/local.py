@@ -114,7 +114,7 @@ class LocalRuntime:
                 self._evaluate_last()
             self._save()
             self.checkpoints.wait()
-        return self.evaluations.newest
+        return self.evaluations.outcomes.newest
 
     def __enter__(self) -> Self:
         return self
@@ -266,7 +266,7 @@ class LocalRuntime:
     def _evaluate_last(self) -> None:
         """Evaluate what training has come to, after all that is still being evaluated."""
         step = self.learner_step
-        if self.config.evaluation.games == 0 or self.evaluations.newest_step == step:
+        if self.config.evaluation.games == 0 or self.evaluations.outcomes.newest_step == step:
             return
         while self.evaluations.due:
             if (earlier := self._await_evaluation()) is not None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from muzero.checkpoint import Checkpoint, CheckpointManager
+from muzero.checkpoint import Checkpoint, CheckpointError, CheckpointManager
 from muzero.config.runs import run_folder
 from muzero.config.schema import OpenSpielConfig
 from muzero.config.store import load_config
@@ -19,7 +19,7 @@ def open_checkpoint(run_dir: Path, step: int | None = None, *, best: bool = Fals
     Reads only.
 
     Raises:
-        ValueError: If the run has none.
+        ValueError: If the run has none, or that one is damaged.
     """
     manager = CheckpointManager(run_dir / "checkpoints", owner=False)
     if best:
@@ -34,7 +34,10 @@ def open_checkpoint(run_dir: Path, step: int | None = None, *, best: bool = Fals
             raise ValueError(
                 f"{run_dir} has no checkpoint of learner step {step}; it has {manager.steps() or 'none'}"
             )
-        return manager.load(step)
+        try:
+            return manager.load(step)
+        except CheckpointError as error:
+            raise ValueError(f"{error}; there are checkpoints of {manager.steps()}") from error
     checkpoint = manager.newest_valid()
     if checkpoint is None:
         damaged = manager.steps()

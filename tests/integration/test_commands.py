@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -108,6 +109,15 @@ def test_inspect_shows_checkpoints_games_and_a_tree(trained):
 def test_a_step_without_checkpoint_is_refused_with_those_there_are(trained):
     output = run("evaluate", f"run={trained}", "step=7", cwd=trained, expect=2)
     assert "no checkpoint of learner step 7; it has [" in output
+    assert "Traceback" not in output
+
+
+def test_a_damaged_step_is_refused_with_those_there_are(trained, tmp_path):
+    run_dir = shutil.copytree(trained, tmp_path / "run")
+    (damaged,) = run_dir.glob("checkpoints/step_00000020/acting.safetensors")
+    damaged.write_bytes(damaged.read_bytes()[:-1])
+    output = run("evaluate", f"run={run_dir}", "step=20", cwd=tmp_path, expect=2)
+    assert damaged.name in output and "there are checkpoints of [" in output
     assert "Traceback" not in output
 
 

@@ -1,6 +1,5 @@
 """Checkpoints and evaluations of a running fleet: neither stops it."""
 
-import logging
 import time
 from collections.abc import Callable
 from functools import partial
@@ -9,7 +8,6 @@ from typing import Any
 
 from muzero.checkpoint import CheckpointError, CheckpointManager, Part
 from muzero.config.schema import Config
-from muzero.runtime.evaluation import as_metrics, objective, too_few_distinct
 from muzero.runtime.examining import Evaluated
 from muzero.runtime.fleet.crew import Member
 from muzero.runtime.fleet.cut import Cut
@@ -17,8 +15,7 @@ from muzero.runtime.fleet.hiring import EVALUATOR, LEARNER, SHARD, WORKER
 from muzero.runtime.fleet.report import FleetReporter
 from muzero.runtime.fleet.staff import Staff
 from muzero.runtime.fleet.training import Snapshot
-
-logger = logging.getLogger(__name__)
+from muzero.runtime.outcomes import Outcomes
 
 _SNAPSHOT_SECONDS = 60.0
 _LAST_SECONDS = 600.0  # for the last evaluation and the last checkpoint
@@ -53,10 +50,14 @@ class Saver:
         self._logs_to_forget: dict[int, int] | None = None
         self._evaluating: int | None = None
         self._evaluation: dict[str, float] | None = None
-        self._best: float | None = None
-        self._best_step: int | None = None
-        self.saved_step = self.evaluated_step = -1
-        self.last_evaluation: dict[str, float] = {}
+        self._best_step: int | None = None  # yet to be marked
+        self.saved_step = -1
+        self.outcomes = Outcomes(
+            config.evaluation,
+            checkpoints,
+            show=reporter.note_picture,
+            tell=lambda text, _: tell(text),
+        )
 
     @property
     def is_collecting(self) -> bool:
@@ -92,7 +93,8 @@ class Saver:
                 for member in self._staff.crew.serving(SHARD):
                     if member.index in logs:
                         member.actor.forget_before.remote(logs[member.index])
-                self._mark_best()
+        if self._best_step is not None and not self._checkpoints.is_writing:
+            self._mark_best()
 
     def finish(self, turn: Callable[[], None], *, evaluates: bool) -> None:
         """Make the last checkpoint, and evaluate it; `turn` keeps the fleet going meanwhile.
@@ -120,15 +122,7 @@ class Saver:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continue from the state in a checkpoint."""
-        self.last_evaluation = state["evaluation"]
-        self.evaluated_step, self._best = state["evaluated_step"], state["best"]
-
-    def _own_state(self) -> dict[str, Any]:
-        return {
-            "evaluation": self.last_evaluation,
-            "evaluated_step": self.evaluated_step,
-            "best": self._best,
-        }
+        self.outcomes.restore(state)
 
     def _ask_learner(self) -> None:
         cut, learner = self._cut, self._staff.crew.get(LEARNER)
@@ -152,12 +146,12 @@ class Saver:
         self._cut = None
         if snapshot.step != self.saved_step:
             parts = cut.finish(
-                snapshot, {**self._state(), "saver": self._own_state()}, self._config
+                snapshot, {**self._state(), "saver": self.outcomes.state()}, self._config
             )
             if self._wait():  # for the one before
                 self._checkpoints.save(snapshot.step, parts, background=True)
                 self.saved_step, self._logs_to_forget = snapshot.step, cut.log_cuts
-        if self._evaluates and snapshot.step != self.evaluated_step:
+        if self._evaluates and snapshot.step != self.outcomes.newest_step:
             self._evaluate(snapshot)
 
     def _evaluate(self, snapshot: Snapshot) -> None:
@@ -167,13 +161,12 @@ class Saver:
         self._evaluates = False
         crew = self._staff.crew
         member = crew.get(EVALUATOR)
-        self._evaluating = snapshot.step
         if member is None:
             member = next(iter(crew.all(EVALUATOR)), None) or crew.add(EVALUATOR, 0)
             if member.actor is None:  # it is being made anew
-                self._evaluating = None
                 return
-        step = snapshot.step
+        step = self._evaluating = snapshot.step
+        self._await_outcomes()
         self._tell(f"evaluating learner step {step}")
         folder = self._run_dir / "evaluation" / f"step_{step:08d}"
         crew.call(
@@ -189,25 +182,25 @@ class Saver:
 
     def _note_evaluation(self, step: int, evaluated: Evaluated) -> None:
         self._evaluating = None
-        reports = evaluated.reports
-        if evaluated.picture is not None:
-            self._reporter.note_picture(evaluated.picture, step)
-        self.evaluated_step = step
-        self.last_evaluation = as_metrics(reports) | {"evaluation/learner_step": float(step)}
-        self._evaluation = self.last_evaluation
-        if problem := too_few_distinct(reports, self._config.evaluation):
-            self._tell(problem)
-        reached = objective(self.last_evaluation)
-        if reached is not None and (self._best is None or reached > self._best):
-            self._best, self._best_step = reached, step
+        if self.outcomes.note(step, evaluated):
+            self._best_step = step
+        self._evaluation = self.outcomes.newest
+        self._await_outcomes()
 
     def _give_up_evaluation(self) -> None:
         self._evaluating = None
+        self._await_outcomes()
 
     def _mark_best(self) -> None:
         step, self._best_step = self._best_step, None
-        if step is not None and step in self._checkpoints.steps():
-            self._checkpoints.mark_best(step)
+        if step is not None:
+            self.outcomes.mark_best(step)
+        self._await_outcomes()
+
+    def _await_outcomes(self) -> None:
+        """Keep the checkpoints of the weights that may be the best, until that is known and marked."""
+        steps = (self._evaluating, self._best_step)
+        self._checkpoints.awaited = frozenset(step for step in steps if step is not None)
 
     def _wait(self) -> bool:
         """Wait for a save; a failure is told, and training goes on with the older checkpoints intact."""

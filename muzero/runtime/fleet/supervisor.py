@@ -209,7 +209,7 @@ class FleetRuntime:
                     if self._stop_step is not None and self.learner_step >= self._stop_step:
                         stop.request(f"stopping after learner step {self.learner_step}")
                 self._end(stopped=stop.requested and self._is_learning)
-            return self._saver.last_evaluation
+            return self._saver.outcomes.newest
         finally:
             self.close()
 
