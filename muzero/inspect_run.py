@@ -159,7 +159,7 @@ def _print_sgf(run_dir: Path, records: "list[GameRecord]") -> None:
 
 
 def _initial_state(run_dir: Path) -> Any:
-    from muzero.config.schema import OpenSpielConfig
+    from muzero.config.environments import OpenSpielConfig
     from muzero.config.store import load_config
 
     config = load_config(run_dir).env

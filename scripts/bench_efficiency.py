@@ -21,7 +21,7 @@ import torch
 from numba import njit
 
 from mcts import ModelOutput, Search, SearchSettings, Selection, draw_noise, run
-from muzero.config.schema import MLPConfig, NetworkConfig, ResNetConfig
+from muzero.config.networks import MLPConfig, NetworkConfig, ResNetConfig
 from muzero.inference.evaluators import Rows
 from muzero.inference.local import LocalModel
 from muzero.network import MuZeroNetwork, NetworkSpec, make_network

@@ -26,7 +26,7 @@ from typing import Any
 from mcts import Search
 from mcts.base import ModelOutput, RootOutput, Selection
 from muzero.config.compose import compose
-from muzero.config.schema import GymConfig
+from muzero.config.environments import GymConfig
 from muzero.inference.local import LocalModel
 from muzero.runtime.build import Builder, configure_torch
 from muzero.selfplay import SelfPlay

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from muzero.config.schema import OpenSpielConfig
+from muzero.config.environments import OpenSpielConfig
 from muzero.config.store import load_config
 from muzero.play.analyst import Analyst, RunCheckpoints
 from muzero.play.session import Session

@@ -3,7 +3,7 @@
 import math
 from typing import NamedTuple
 
-from muzero.config.schema import NetworkConfig
+from muzero.config.networks import NetworkConfig
 
 LARGEST_PLAIN = 10.0
 """Returns of up to so much are not transformed unless asked for: one atom per unit is exact and small."""

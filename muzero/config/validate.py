@@ -8,10 +8,11 @@ from typing import Any
 
 from muzero.config.gatekeeping import gatekeeping_problems
 from muzero.config.limits import CHOICES, RANGES
+from muzero.config.networks import MLPConfig, ResNetConfig
 from muzero.config.opponents import evaluation_problems
 from muzero.config.runtime import RayRuntimeConfig
 from muzero.config.runtime_checks import runtime_problems
-from muzero.config.schema import VARIANTS, Config, MLPConfig, ResNetConfig
+from muzero.config.schema import VARIANTS, Config
 from muzero.config.stages import simulation_problems, temperature_problems
 from muzero.config.supports import fit_supports, transform
 

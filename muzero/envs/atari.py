@@ -15,7 +15,7 @@ from ale_py.vector_env import AtariVectorEnv
 from gymnasium.vector import AutoresetMode
 from numpy.random import SeedSequence
 
-from muzero.config.schema import AtariConfig
+from muzero.config.environments import AtariConfig
 from muzero.envs.base import BoolArray, EnvSpec, TimeStep
 from muzero.envs.rules import check_actions, check_batch_size
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from muzero.config.schema import EnvConfig
+from muzero.config.environments import EnvConfig
 from muzero.envs.base import BatchedEnv, EnvSpec, TimeStep
 from muzero.envs.registry import make_env
 

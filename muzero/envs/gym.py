@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from muzero.config.schema import GymConfig
+from muzero.config.environments import GymConfig
 from muzero.envs.base import BoolArray, EnvSpec, TimeStep
 from muzero.envs.gym_row import Row, make_row, not_deterministic
 from muzero.envs.gym_rows import AsyncRows, LoopRows, Positions, Rows

@@ -9,7 +9,7 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 
-from muzero.config.schema import GymConfig
+from muzero.config.environments import GymConfig
 
 Observation = npt.NDArray[Any]
 Info = dict[str, Any]

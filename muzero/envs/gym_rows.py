@@ -12,7 +12,7 @@ import numpy.typing as npt
 from gymnasium.spaces import Discrete
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode
 
-from muzero.config.schema import GymConfig
+from muzero.config.environments import GymConfig
 from muzero.envs.base import BoolArray, IntArray
 from muzero.envs.gym_row import make_row
 

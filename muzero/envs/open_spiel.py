@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyspiel
 
-from muzero.config.schema import OpenSpielConfig
+from muzero.config.environments import OpenSpielConfig
 from muzero.envs.base import EnvSpec, TimeStep
 from muzero.envs.open_spiel_frames import OpenSpielFrames
 from muzero.envs.open_spiel_game import load_game, sample_chance

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyspiel
 
-from muzero.config.schema import OpenSpielConfig
+from muzero.config.environments import OpenSpielConfig
 from muzero.envs.symmetry import Symmetries, slides
 
 

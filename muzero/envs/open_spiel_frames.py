@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyspiel
 from open_spiel.python.observation import make_observation
 
-from muzero.config.schema import OpenSpielConfig
+from muzero.config.environments import OpenSpielConfig
 from muzero.envs.base import BoolArray, EnvSpec, IntArray
 from muzero.envs.open_spiel_features import features_of
 from muzero.envs.open_spiel_game import probe

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyspiel
 
-from muzero.config.schema import OpenSpielConfig
+from muzero.config.environments import OpenSpielConfig
 from muzero.envs.rules import MAX_PROBE_STEPS, NUM_PROBE_GAMES
 
 

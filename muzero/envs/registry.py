@@ -3,7 +3,7 @@
 import importlib
 from typing import Any
 
-from muzero.config.schema import EnvConfig, OpenSpielConfig
+from muzero.config.environments import EnvConfig, OpenSpielConfig
 from muzero.envs.base import BatchedEnv, EnvSpec
 from muzero.envs.states import GameRules
 

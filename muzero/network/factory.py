@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from muzero.config.schema import MLPConfig, NetworkConfig, ResNetConfig
+from muzero.config.networks import MLPConfig, NetworkConfig, ResNetConfig
 from muzero.config.supports import fit_supports
 from muzero.network.base import MuZeroNetwork, NetworkSpec
 from muzero.network.layers import NORMS

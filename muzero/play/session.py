@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from muzero.config.schema import OpenSpielConfig
+from muzero.config.environments import OpenSpielConfig
 from muzero.envs.board import Board, BoardReader
 from muzero.envs.open_spiel import load_game
 from muzero.envs.open_spiel_game import sample_chance

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from muzero.config.schema import AtariConfig, EvaluationConfig, OpenSpielConfig
+from muzero.config.environments import AtariConfig, OpenSpielConfig
+from muzero.config.schema import EvaluationConfig
 from muzero.envs.registry import make_env
 from muzero.evaluation.agent import Agent
 from muzero.evaluation.episodes import evaluate_episodes, evaluate_versus_random

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from muzero.config.schema import OpenSpielConfig
+from muzero.config.environments import OpenSpielConfig
 from muzero.evaluation.arena import GameRecord, MatchResult, draw_setups, play_games
 from muzero.runtime.build import Builder, Role, role_seed
 from muzero.runtime.players import agent_player

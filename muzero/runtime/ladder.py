@@ -8,7 +8,8 @@ import numpy as np
 from torch import Tensor
 
 from muzero.checkpoint import CheckpointError, CheckpointManager
-from muzero.config.schema import Config, OpenSpielConfig
+from muzero.config.environments import OpenSpielConfig
+from muzero.config.schema import Config
 from muzero.envs.open_spiel import load_game
 from muzero.evaluation.arena import MatchResult, draw_setups, play_games, slug, write_records
 from muzero.evaluation.evaluator import make_opponent

@@ -5,8 +5,8 @@ from pathlib import Path
 from torch import Tensor
 
 from muzero.checkpoint import Checkpoint, CheckpointError, CheckpointManager
+from muzero.config.environments import OpenSpielConfig
 from muzero.config.runs import run_folder
-from muzero.config.schema import OpenSpielConfig
 from muzero.config.store import load_config
 from muzero.evaluation.agent import Agent
 from muzero.evaluation.players import AgentPlayer

@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from muzero.config.schema import Config, OpenSpielConfig
+from muzero.config.environments import OpenSpielConfig
+from muzero.config.schema import Config
 from muzero.envs.open_spiel import load_game
 from muzero.evaluation.connect_four import ConnectFourSolver, is_connect_four
 from muzero.evaluation.positions import (

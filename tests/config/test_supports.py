@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muzero.config.schema import MLPConfig
+from muzero.config.networks import MLPConfig
 from muzero.config.supports import fit_supports, inverse_transform, transform
 
 

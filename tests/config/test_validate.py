@@ -10,18 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from muzero.config.environments import AtariConfig, GymConfig, OpenSpielConfig
 from muzero.config.limits import CHOICES, FREE_TEXT, RANGES, Range
+from muzero.config.networks import MLPConfig, ResNetConfig
 from muzero.config.runtime import RayRuntimeConfig
-from muzero.config.schema import (
-    ENVS,
-    VARIANTS,
-    AtariConfig,
-    Config,
-    GymConfig,
-    MLPConfig,
-    OpenSpielConfig,
-    ResNetConfig,
-)
+from muzero.config.schema import ENVS, VARIANTS, Config
 from muzero.config.validate import Facts, check, problems
 
 

@@ -4,7 +4,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from muzero.config.schema import GymConfig
+from muzero.config.environments import GymConfig
 
 
 class Scripted(gymnasium.Env):

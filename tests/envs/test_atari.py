@@ -3,7 +3,7 @@ import json
 import numpy as np
 import pytest
 
-from muzero.config.schema import AtariConfig
+from muzero.config.environments import AtariConfig
 from muzero.envs.registry import make_env, make_spec
 from muzero.envs.stacking import FrameStack
 

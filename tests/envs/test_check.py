@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from muzero.config.schema import GymConfig, OpenSpielConfig
+from muzero.config.environments import GymConfig, OpenSpielConfig
 from muzero.envs import check
 from muzero.envs.check import check_env
 from muzero.envs.open_spiel import OpenSpielEnv

@@ -6,7 +6,7 @@ import numpy as np
 import pyspiel
 import pytest
 
-from muzero.config.schema import OpenSpielConfig
+from muzero.config.environments import OpenSpielConfig
 from muzero.envs.open_spiel import OpenSpielEnv, OpenSpielFrames, load_game
 from muzero.envs.symmetry import slides
 

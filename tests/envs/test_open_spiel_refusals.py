@@ -1,6 +1,6 @@
 import pytest
 
-from muzero.config.schema import OpenSpielConfig
+from muzero.config.environments import OpenSpielConfig
 from muzero.envs.registry import make_env
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pyspiel
 import pytest
 
-from muzero.config.schema import AtariConfig, GymConfig, OpenSpielConfig
+from muzero.config.environments import AtariConfig, GymConfig, OpenSpielConfig
 from muzero.envs.base import BatchedEnv
 from muzero.envs.open_spiel import OpenSpielEnv
 from muzero.envs.registry import make_env, make_rules

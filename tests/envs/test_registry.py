@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from muzero.config.schema import AtariConfig, EnvConfig, GymConfig, OpenSpielConfig
+from muzero.config.environments import AtariConfig, EnvConfig, GymConfig, OpenSpielConfig
 from muzero.envs import make_env, make_spec
 
 

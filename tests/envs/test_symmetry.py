@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from muzero.config.schema import OpenSpielConfig
+from muzero.config.environments import OpenSpielConfig
 from muzero.envs.open_spiel import OpenSpielFrames, load_game
 from muzero.envs.symmetry import (
     Symmetries,

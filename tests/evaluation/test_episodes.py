@@ -5,7 +5,7 @@ import pyspiel
 import pytest
 from scipy import stats
 
-from muzero.config.schema import OpenSpielConfig
+from muzero.config.environments import OpenSpielConfig
 from muzero.envs.base import EnvSpec, TimeStep
 from muzero.envs.open_spiel import OpenSpielEnv, OpenSpielFrames
 from muzero.evaluation.episodes import evaluate_episodes, evaluate_versus_random

@@ -5,7 +5,7 @@ import pyspiel
 import pytest
 
 from mcts import SearchSettings
-from muzero.config.schema import OpenSpielConfig
+from muzero.config.environments import OpenSpielConfig
 from muzero.envs.open_spiel import OpenSpielEnv, OpenSpielFrames
 from muzero.envs.stacking import FrameStack
 from muzero.evaluation.agent import Agent

@@ -7,7 +7,7 @@ import torch
 
 from mcts import SearchSettings
 from muzero.config.compose import compose
-from muzero.config.schema import OpenSpielConfig
+from muzero.config.environments import OpenSpielConfig
 from muzero.envs.open_spiel import OpenSpielFrames
 from muzero.evaluation.agent import Agent
 from muzero.evaluation.arena import draw_setups, play_games

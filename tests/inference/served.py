@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from mcts.base import RootOutput, Selection
-from muzero.config.schema import MLPConfig, ResNetConfig
+from muzero.config.networks import MLPConfig, ResNetConfig
 from muzero.inference import (
     CallRequest,
     CallTransport,

@@ -12,7 +12,7 @@ from numba.core.registry import cpu_target
 from torch import Tensor, nn
 
 from mcts.base import Selection
-from muzero.config.schema import MLPConfig, NetworkConfig, ResNetConfig
+from muzero.config.networks import MLPConfig, NetworkConfig, ResNetConfig
 from muzero.inference import functions as compiled
 from muzero.inference import local, precision
 from muzero.inference.evaluators import ModuleEvaluator

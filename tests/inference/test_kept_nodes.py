@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mcts import Search, SearchSettings, Selection, run
-from muzero.config.schema import MLPConfig, ResNetConfig
+from muzero.config.networks import MLPConfig, ResNetConfig
 from muzero.inference import LocalModel
 from tests.inference.test_local import BOARD, CASES, MLP, RESNET, model_of, observations, trained
 

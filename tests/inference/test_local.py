@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from mcts.base import Selection
-from muzero.config.schema import MLPConfig, NetworkConfig, ResNetConfig
+from muzero.config.networks import MLPConfig, NetworkConfig, ResNetConfig
 from muzero.inference import LocalModel
 from muzero.inference.evaluators import ModuleEvaluator
 from muzero.inference.fused import FusedMLP

@@ -5,7 +5,7 @@ import pyspiel
 import pytest
 
 from mcts import RootOutput, Search, SearchSettings, Selection, run
-from muzero.config.schema import OpenSpielConfig
+from muzero.config.environments import OpenSpielConfig
 from muzero.envs.open_spiel import OpenSpielFrames, load_game
 from muzero.envs.registry import make_rules
 from muzero.evaluation.players import recent_positions

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from mcts import Search, SearchSettings, run
-from muzero.config.schema import MLPConfig
+from muzero.config.networks import MLPConfig
 from muzero.envs.open_spiel import OpenSpielFrames, load_game
 from muzero.envs.registry import make_rules
 from muzero.evaluation.players import recent_positions

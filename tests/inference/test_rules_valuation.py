@@ -4,7 +4,7 @@ import numpy as np
 import pyspiel
 import pytest
 
-from muzero.config.schema import OpenSpielConfig
+from muzero.config.environments import OpenSpielConfig
 from muzero.envs.registry import make_rules
 from muzero.inference import RolloutValuation
 

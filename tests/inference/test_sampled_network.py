@@ -11,7 +11,7 @@ from mcts import (
     draw_keys,
     run,
 )
-from muzero.config.schema import MLPConfig
+from muzero.config.networks import MLPConfig
 from muzero.inference import LocalModel
 from muzero.network import NetworkSpec, make_network
 

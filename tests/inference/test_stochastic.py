@@ -7,7 +7,7 @@ import torch
 from mcts import Search, SearchSettings, run
 from mcts.base import Selection
 from mcts.chance import AlternatingModel
-from muzero.config.schema import MLPConfig, ResNetConfig
+from muzero.config.networks import MLPConfig, ResNetConfig
 from muzero.inference import StochasticLocalModel
 from muzero.network import NetworkSpec, make_network
 

@@ -11,7 +11,7 @@ from mcts import Search, SearchSettings, run
 from mcts.base import Selection
 from mcts.chance import AlternatingModel
 from mcts.layout import DEPTH, FIRST_INT
-from muzero.config.schema import MLPConfig, ResNetConfig
+from muzero.config.networks import MLPConfig, ResNetConfig
 from muzero.inference import LocalModel, StochasticLocalModel
 from muzero.inference.fused import FusedStochasticMLP
 from muzero.inference.local import make_evaluator

@@ -5,7 +5,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from muzero.config.schema import MLPConfig
+from muzero.config.networks import MLPConfig
 from muzero.network import NetworkSpec, make_network
 from muzero.weights import WeightStore, load_weights, save_weights
 

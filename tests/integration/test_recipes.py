@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from muzero.config.compose import compose
-from muzero.config.schema import AtariConfig
+from muzero.config.environments import AtariConfig
 from muzero.config.store import config_groups
 from muzero.envs.registry import make_spec
 from muzero.replay.storage import Storage

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mcts import RootOutput, Search, SearchSettings, run
-from muzero.config.schema import OpenSpielConfig
+from muzero.config.environments import OpenSpielConfig
 from muzero.envs.open_spiel import load_game
 from muzero.envs.registry import make_rules
 from muzero.evaluation.exact import solve

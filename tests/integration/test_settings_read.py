@@ -11,7 +11,9 @@ import pytest
 import muzero.runtime.build as build
 from mcts import SearchSettings
 from muzero.config.compose import compose
-from muzero.config.schema import AtariConfig, Config, ResNetConfig
+from muzero.config.environments import AtariConfig
+from muzero.config.networks import ResNetConfig
+from muzero.config.schema import Config
 from muzero.envs.registry import make_env
 from muzero.network.base import NetworkSpec
 from muzero.network.factory import make_network

@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from mcts import Search, SearchSettings, draw_noise, run
-from muzero.config.schema import LearnerConfig, MLPConfig, ResNetConfig
+from muzero.config.networks import MLPConfig, ResNetConfig
+from muzero.config.schema import LearnerConfig
 from muzero.inference.local import LocalModel
 from muzero.learner import Learner
 from muzero.learner.inputs import to_inputs

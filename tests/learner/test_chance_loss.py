@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from muzero.config.schema import LearnerConfig, MLPConfig
+from muzero.config.networks import MLPConfig
+from muzero.config.schema import LearnerConfig
 from muzero.learner import Learner
 from muzero.learner.chance_loss import edge_mask, following_observations
 from muzero.learner.inputs import to_inputs

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from mcts import Search, SearchSettings, run
-from muzero.config.schema import LearnerConfig, MLPConfig
+from muzero.config.networks import MLPConfig
+from muzero.config.schema import LearnerConfig
 from muzero.inference.stochastic import StochasticLocalModel
 from muzero.learner import Learner
 from muzero.learner.chance_loss import following_observations

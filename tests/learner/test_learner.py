@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 import torch
 
-from muzero.config.schema import LearnerConfig, MLPConfig, ResNetConfig
+from muzero.config.networks import MLPConfig, ResNetConfig
+from muzero.config.schema import LearnerConfig
 from muzero.learner import Learner, TrainingDiverged
 from muzero.learner.learner import compute_loss
 from muzero.network import NetworkSpec, make_network

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from muzero.config.schema import LearnerConfig, MLPConfig, ResNetConfig
+from muzero.config.networks import MLPConfig, ResNetConfig
+from muzero.config.schema import LearnerConfig
 from muzero.learner import Learner
 from muzero.network import NetworkSpec, make_network
 

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from muzero.config.schema import MLPConfig
+from muzero.config.networks import MLPConfig
 from muzero.learner.cross_entropy import cross_entropy, two_hot_cross_entropy
 from muzero.learner.inputs import check_targets, to_inputs
 from muzero.learner.loss import LossWeights, compute_loss

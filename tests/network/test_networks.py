@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from muzero.config.schema import MLPConfig, NetworkConfig, ResNetConfig
+from muzero.config.networks import MLPConfig, NetworkConfig, ResNetConfig
 from muzero.network import MuZeroNetwork, NetworkSpec, Support, make_network
 
 FLAT = NetworkSpec(observation_shape=(5,), num_actions=3)

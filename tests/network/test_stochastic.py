@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from muzero.config.schema import MLPConfig, ResNetConfig
+from muzero.config.networks import MLPConfig, ResNetConfig
 from muzero.network import NetworkSpec, make_network
 from muzero.network.stochastic import StochasticNetwork, nearest_code
 
