@@ -34,6 +34,10 @@ _CODES_ONLY = (
     "learner.chance_loss_weight",
     "learner.commitment_loss_weight",
 )
+_OPENINGS = (
+    ("selfplay.opening_fraction", "selfplay.max_opening_moves"),
+    ("selfplay.fork_fraction", "selfplay.max_fork_moves"),
+)
 _STEP_ONLY = ("learner.decay_steps", "learner.decay_rate")
 _BOARD_ONLY = (
     "evaluation.opponents",
@@ -113,14 +117,10 @@ def _unused(config: Config, facts: Facts) -> Iterator[tuple[tuple[str, ...], str
         yield ("selfplay.fast_simulations",), "selfplay.full_search_fraction is 1"
     if config.evaluation.num_simulations == 0:
         yield ("evaluation.stop_early",), "evaluation.num_simulations is 0"
-    if config.selfplay.opening_fraction == 0:
-        yield ("selfplay.max_opening_moves",), "selfplay.opening_fraction is 0"
-    if config.selfplay.max_opening_moves == 0:
-        yield ("selfplay.opening_fraction",), "selfplay.max_opening_moves is 0"
-    if config.selfplay.fork_fraction == 0:
-        yield ("selfplay.max_fork_moves",), "selfplay.fork_fraction is 0"
-    if config.selfplay.max_fork_moves == 0:
-        yield ("selfplay.fork_fraction",), "selfplay.max_fork_moves is 0"
+    for pair in _OPENINGS:
+        for name, other in (pair, pair[::-1]):
+            if _value(config, name) == 0:
+                yield (other,), f"{name} is 0"
     if not config.logger.wandb:
         yield ("logger.wandb_project", "logger.wandb_mode"), "logger.wandb is false"
     if facts.num_players == 1:
@@ -146,13 +146,10 @@ def _slips(config: Config, facts: Facts) -> Iterator[str]:
                     f"{name}.num_simulations={own} is below search.max_num_considered_actions="
                     f"{search.max_num_considered_actions}: only {own} actions can be considered at the root"
                 )
-    for share, moves in (
-        ("opening_fraction", "max_opening_moves"),
-        ("fork_fraction", "max_fork_moves"),
-    ):
-        if facts.num_players == 1 and getattr(selfplay, share) > 0 and getattr(selfplay, moves) > 0:
+    for share, moves in _OPENINGS:
+        if facts.num_players == 1 and _value(config, share) > 0 and _value(config, moves) > 0:
             yield (
-                f"selfplay.{share} and selfplay.{moves} begin episodes with random actions, which is meant "
+                f"{share} and {moves} begin episodes with random actions, which is meant "
                 "for two-player games; this environment has one player"
             )
     if facts.num_players == 2 and not config.evaluation.opponents and config.evaluation.games > 0:
