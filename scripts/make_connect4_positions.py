@@ -5,19 +5,27 @@ wrong: some moves throw the result away and others do not. The other 30 are lost
 equals or mirrors an earlier one.
 
 Run: python scripts/make_connect4_positions.py [--check]   (needs the extra `solver`; some seconds)
+
+With --to it writes another set instead, by Pons' measure: positions of so many stones from which best play lasts so many moves
+more. His begin-hard has at most 14 stones and more than 28 moves left:
+
+    python scripts/make_connect4_positions.py --to begin-hard.txt --stones 1 14 --remaining 29 41 --number 600
 """
 
-import sys
+import argparse
 from collections.abc import Collection
+from pathlib import Path
 
 import numpy as np
 import pyspiel
 
-from muzero.evaluation.connect_four import COLUMNS, ConnectFourSolver
+from muzero.evaluation.connect_four import COLUMNS, ROWS, ConnectFourSolver
 from muzero.evaluation.positions import BUILTIN, STAGES
 
 SEED = 2024
 OPEN, LOST = 70, 30
+MOST_TRIES = 1_000_000
+"""Random positions of a set that are looked at; where it is not full by then, there are hardly more."""
 
 
 def make_stage(name: str, solver: ConnectFourSolver) -> str:
@@ -62,12 +70,75 @@ def _mirrored(board: str) -> str:
     return "".join(f"{row[:COLUMNS][::-1]}\n" for row in board.splitlines())
 
 
+def make_set(
+    solver: ConnectFourSolver,
+    stones: tuple[int, int],
+    remaining: tuple[int, int],
+    number: int,
+    seed: int,
+) -> str:
+    """The lines of `number` positions of `stones` (fewest, most) from which best play lasts `remaining` moves (fewest, most).
+
+    Raises:
+        SystemExit: There are not so many, or they are too rare.
+    """
+    rng = np.random.default_rng(seed)
+    game = pyspiel.load_game("connect_four")
+    taken: set[str] = set()
+    lines: list[str] = []
+    for _ in range(MOST_TRIES):
+        if len(lines) == number:
+            return "".join(lines)
+        state = _play(game, int(rng.integers(stones[0], stones[1] + 1)), rng)
+        if state is None or str(state) in taken:
+            continue
+        score = max(solver.action_scores(state).values())
+        if not remaining[0] <= moves_left(score, state.move_number()) <= remaining[1]:
+            continue
+        taken |= {str(state), _mirrored(str(state))}
+        moves = "".join(str(column + 1) for column in state.history())
+        lines.append(f"{moves} {score}\n")
+    raise SystemExit(
+        f"--number {number}: only {len(lines)} were found among {MOST_TRIES:,} random positions; ask for fewer, or widen --stones and --remaining"
+    )
+
+
+def moves_left(score: int, num_stones: int) -> int:
+    """Moves until the game is over, of both players together, if both play best from a position of that score."""
+    if score == 0:
+        return COLUMNS * ROWS - num_stones
+    # The winner will have 22 minus |score| stones; the opponent as many, or one fewer where the first player wins.
+    winner = num_stones % 2 if score > 0 else 1 - num_stones % 2
+    return 2 * (22 - abs(score)) - (1 if winner == 0 else 0) - num_stones
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--check", action="store_true", help="only compare the package's files")
+    parser.add_argument("--to", type=Path, metavar="FILE", help="write another set there")
+    limits = {"nargs": 2, "type": int, "metavar": ("FEWEST", "MOST")}
+    parser.add_argument("--stones", default=(1, 14), **limits)
+    parser.add_argument("--remaining", default=(1, COLUMNS * ROWS), **limits)
+    parser.add_argument("--number", type=int, default=1_000, help="positions of the set")
+    parser.add_argument("--seed", type=int, default=SEED)
+    return parser.parse_args()
+
+
 def main() -> None:
-    """Write the files, or compare them with --check."""
+    """Write the package's files, compare them with --check, or write another set with --to."""
+    arguments = _arguments()
     solver = ConnectFourSolver("scripts/make_connect4_positions.py")
+    if arguments.to is not None:
+        text = make_set(
+            solver, arguments.stones, arguments.remaining, arguments.number, arguments.seed
+        )
+        arguments.to.write_text(text, encoding="utf-8")
+        return
     for name in STAGES:
         path, text = BUILTIN / f"{name}.txt", make_stage(name, solver)
-        if "--check" not in sys.argv[1:]:
+        if not arguments.check:
             path.parent.mkdir(exist_ok=True)
             path.write_text(text, encoding="utf-8")
         elif path.read_text(encoding="utf-8") != text:
