@@ -118,9 +118,8 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--check", action="store_true", help="only compare the package's files")
     parser.add_argument("--to", type=Path, metavar="FILE", help="write another set there")
-    limits = {"nargs": 2, "type": int, "metavar": ("FEWEST", "MOST")}
-    parser.add_argument("--stones", default=(1, 14), **limits)
-    parser.add_argument("--remaining", default=(1, COLUMNS * ROWS), **limits)
+    for name, default in (("--stones", (1, 14)), ("--remaining", (1, COLUMNS * ROWS))):
+        parser.add_argument(name, nargs=2, type=int, default=default, metavar=("FEWEST", "MOST"))
     parser.add_argument("--number", type=int, default=1_000, help="positions of the set")
     parser.add_argument("--seed", type=int, default=SEED)
     return parser.parse_args()
