@@ -4,6 +4,7 @@ Letters: `B` rows (games), `A` actions. `*F` is the shape of one frame, `EnvSpec
 """
 
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any, Protocol
 
 import numpy as np
@@ -30,6 +31,9 @@ class EnvSpec:
     """Newest frames that make one observation; see `observation_shape`."""
     num_actions: int
     """Size of the action axis, illegal actions included."""
+    action_factors: tuple[int, ...] = ()
+    """Where an action is a tuple of choices: how many there are for each, so that networks can share what is learned of a
+    choice. The number of an action is read in mixed radix, the first factor most significant. Empty where it is not one."""
     num_players: int = 1
     """1 or 2; two players are zero-sum."""
     turn_order: str = "single"
@@ -40,6 +44,14 @@ class EnvSpec:
     """Steps after which an episode is truncated or surely over; None where unknown."""
     symmetries: Symmetries | None = field(default=None, compare=False)
     """Turns of the board under which the game is the same; None where none is known."""
+
+    def __post_init__(self) -> None:
+        """Raises ValueError if the factors do not make the actions."""
+        if self.action_factors and prod(self.action_factors) != self.num_actions:
+            raise ValueError(
+                f"{self.name}: action_factors={self.action_factors} make {prod(self.action_factors)} actions, and "
+                f"num_actions is {self.num_actions}; their product must be that, or leave them empty"
+            )
 
     @property
     def observation_shape(self) -> tuple[int, ...]:

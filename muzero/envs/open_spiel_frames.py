@@ -18,6 +18,9 @@ from muzero.envs.open_spiel_game import probe
 from muzero.envs.open_spiel_symmetries import board_shape, symmetries
 from muzero.envs.rules import resolve_turn_order
 
+ACTION_FACTORS = {"backgammon": (2, 26, 26)}  # which checker first; two points, bar and pass
+"""Games whose action numbers are tuples of choices; see `EnvSpec.action_factors`."""
+
 
 class OpenSpielFrames:
     """Turns states of `game` into arrays; a state must have a player to move (no chance, no final states).
@@ -47,6 +50,7 @@ class OpenSpielFrames:
             frame_dtype=np.dtype(np.bool_ if self._is_binary else np.float32),
             num_stacked_frames=config.num_stacked_frames,
             num_actions=self._num_actions,
+            action_factors=ACTION_FACTORS.get(game.get_type().short_name, ()),
             num_players=game.num_players(),
             turn_order=resolve_turn_order(
                 config.turn_order, game.num_players(), lambda: found.repeats_turns

@@ -6,7 +6,7 @@ writes to arrays that are allocated once, and holds no lock meanwhile.
 Letters: `n` rows of a call, `M` chance codes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from typing import Generic, TypeVar
 
@@ -45,7 +45,7 @@ class _Fused(Generic[_Network]):
         )
 
     def _to_states(
-        self, first: Function, choices: Tensor | None, precision: Precision
+        self, first: Function, choices: Callable[[], Tensor] | None, precision: Precision
     ) -> TrunkPair:
         """A function that leads to states, and f: from observations, or by choices."""
         second = self.network.prediction, self.network.prediction_output
@@ -91,7 +91,7 @@ class FusedMLP(_Fused[MLPNetwork]):
         super().__init__(network, bfloat16=bfloat16, num_threads=num_threads)
         own = self.network
         self._step = self._to_states(
-            (own.dynamics, own.dynamics_output), own.action.weight, self._precision
+            (own.dynamics, own.dynamics_output), lambda: own.action.weight, self._precision
         )
 
     def recurrent(self, slab: Tensor, rows: Rows) -> Answer:
@@ -117,14 +117,14 @@ class FusedStochasticMLP(_Fused[StochasticMLP]):
             (own.afterstate_dynamics, own.afterstate_dynamics_output),
             (own.afterstate_prediction, own.afterstate_prediction_output),
             num_logits=own.num_chance_codes,
-            choices=own.action.weight,
+            choices=lambda: own.action.weight,
             has_reward=False,
             precision=self._precision,
             num_threads=num_threads,
         )
         self._pairs.append(self._to_afterstate)
         self._to_state = self._to_states(
-            (own.dynamics, own.dynamics_output), own.code.weight.t(), self._precision
+            (own.dynamics, own.dynamics_output), lambda: own.code.weight.t(), self._precision
         )
 
     def afterstates(self, slab: Tensor, rows: Rows) -> tuple[FloatArray, FloatArray]:

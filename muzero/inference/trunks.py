@@ -3,6 +3,8 @@
 Letters: `n` rows of a call, `C` choices (actions, or chance codes), `L` latent size, `W` columns of a layer.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 from torch import Tensor, nn
 
@@ -21,6 +23,7 @@ from muzero.inference.layers import (
     make_program,
     round_up,
 )
+from muzero.network.factored import weight_of
 from muzero.network.mlp import MLPNetwork, Trunk
 from muzero.network.stochastic_mlp import StochasticMLP
 
@@ -40,7 +43,7 @@ class TrunkPair:
     Args:
         first: Outputs a latent; behind it, if `has_reward`, the reward's atoms and, where the network has one, the turn logit.
         second: Outputs `num_logits` logits, then the value's atoms.
-        choices: `[C, hidden]`, what each choice adds to the first layer, in memory that new weights are written to; None if the
+        choices: `[C, hidden]`, what each choice adds to the first layer, asked for whenever there are new weights; None if the
             first function takes observations.
         num_threads: Threads that share the rows of a call.
     """
@@ -52,7 +55,7 @@ class TrunkPair:
         second: Function,
         *,
         num_logits: int,
-        choices: Tensor | None,
+        choices: Callable[[], Tensor] | None,
         has_reward: bool,
         precision: Precision,
         num_threads: int,
@@ -74,7 +77,7 @@ class TrunkPair:
         self._spaces = [Workspace(plans.CHUNK) for _ in range(num_threads)]
         self.programs = [self._make_program(space, precision) for space in self._spaces]
         if choices is not None:
-            self._offsets = aligned((len(choices), self.layers[0].width), np.float32)
+            self._offsets = aligned((len(choices()), self.layers[0].width), np.float32)
             for program in self.programs:
                 program[0, jobs.BIAS] = address(self._offsets)
         plan = self._make_plan(network, len(linear_layers(*first)), num_logits, has_reward)
@@ -129,10 +132,10 @@ class TrunkPair:
     def pack(self) -> None:
         """Take the weights of the layers that this was made from."""
         for source, layer in zip(self._sources, self.layers, strict=True):
-            layer.write(source.weight.t().numpy()[None], source.bias.numpy())
+            layer.write(weight_of(source).t().numpy()[None], source.bias.numpy())
         if self._choices is not None:
             # The bias of the first layer rides with the choice.
-            rows = (self._choices + self._sources[0].bias).numpy()
+            rows = (self._choices() + self._sources[0].bias).numpy()
             self._offsets[:, : rows.shape[1]] = rows
 
     def from_observations(self, x: Tensor, slab: Tensor, rows: Rows | None) -> Answer:

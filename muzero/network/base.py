@@ -24,6 +24,8 @@ class NetworkSpec:
     """Observations are multiplied by this after the cast to float: 1/255 for uint8 images."""
     num_actions: int
     """`A`."""
+    action_factors: tuple[int, ...] = ()
+    """See `EnvSpec.action_factors`."""
     num_players: int = 1
     """1 or 2."""
     has_turn_head: bool = False

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from muzero.network.factored import choices_of
 from muzero.network.kernels import MIN_LATENT_RANGE
 
 MAX_ONE_HOT_ACTIONS = 64
@@ -109,14 +110,22 @@ class ActionPlanes(nn.Module):
     On a board that keeps its size (`board` true), with `H x W` squares, an action is drawn where it is played:
     `A = H W` marks the square, `A = H W + 1` too with an empty plane for the pass, `A = W` marks the column,
     `A = n H W` marks the square and switches on one of `n` planes for the kind of move (square-major, as in
-    OpenSpiel's chess and breakthrough). Any other action switches on a constant plane of its own or, if there are
-    more than 64, one plane for each of its two digits.
+    OpenSpiel's chess and breakthrough). Any other action switches on a constant plane for each of its choices, where it has
+    `factors`, or else a plane of its own or, if there are more than 64, one for each of its two digits.
     """
 
     square: Tensor
     switches: Tensor
 
-    def __init__(self, num_actions: int, height: int, width: int, *, board: bool):
+    def __init__(
+        self,
+        num_actions: int,
+        height: int,
+        width: int,
+        *,
+        board: bool,
+        factors: tuple[int, ...] = (),
+    ):
         super().__init__()
         squares = height * width
         actions = torch.arange(num_actions)
@@ -130,6 +139,8 @@ class ActionPlanes(nn.Module):
         elif board and num_actions == kinds * squares and kinds <= 2 * MAX_ONE_HOT_ACTIONS:
             square = (actions[:, None] // kinds == torch.arange(squares)).float()[:, None]
             switches = F.one_hot(actions % kinds, kinds).float()
+        elif factors:
+            switches = choices_of(num_actions, factors)
         elif num_actions <= MAX_ONE_HOT_ACTIONS:
             switches = torch.eye(num_actions)
         else:

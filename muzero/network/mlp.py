@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from muzero.network.auxiliary import SimSiam, refuse_projection
 from muzero.network.base import MuZeroNetwork, NetworkSpec, Unrolled
+from muzero.network.factored import action_outputs, action_rows, init_rows
 from muzero.network.fused_unroll import FusedUnroll
 from muzero.network.layers import scale_latent, zero_init
 from muzero.network.support import Support
@@ -70,15 +71,18 @@ class MLPNetwork(MuZeroNetwork):
         self.representation_output = nn.Linear(width, latent_size)
 
         # A row per action, added to the first layer: its product with a one-hot action, without the zeros.
-        self.action = nn.Embedding(spec.num_actions, hidden_sizes[0])
-        nn.init.normal_(self.action.weight, std=ACTION_SCALE)
+        factors = spec.action_factors
+        self.action = action_rows(spec.num_actions, hidden_sizes[0], factors)
+        init_rows(self.action, ACTION_SCALE)
         self.dynamics = Trunk(latent_size, hidden_sizes)
         self.dynamics_output = zero_init(nn.Linear(width, latent_size + num_heads), num_heads)
         self.dynamics_splits = [latent_size, reward_support.size, num_turns]
 
         self.prediction = Trunk(latent_size, hidden_sizes)
-        self.prediction_output = zero_init(nn.Linear(width, spec.num_actions + value_support.size))
         self.prediction_splits = [spec.num_actions, value_support.size]
+        self.prediction_output = zero_init(
+            action_outputs(width, sum(self.prediction_splits), spec.num_actions, factors)
+        )
 
         self.simsiam = (
             SimSiam(latent_size, projection_size, norm="layer") if projection_size > 0 else None
@@ -107,7 +111,7 @@ class MLPNetwork(MuZeroNetwork):
     def unroll(self, observation: Tensor, action: Tensor) -> Unrolled:
         """See `MuZeroNetwork.unroll`; the same numbers, faster where everything is float32 on the CPU."""
         rows = self.action.weight
-        plain = rows.is_cpu and rows.dtype == torch.float32
+        plain = rows.is_cpu and rows.dtype == torch.float32 and not self.spec.action_factors
         if not plain or torch.is_autocast_enabled("cpu") or torch.compiler.is_compiling():
             return super().unroll(observation, action)
         functions = (
@@ -126,7 +130,7 @@ class MLPNetwork(MuZeroNetwork):
         return Unrolled(latents, policy_logits, value_logits, reward_logits, turn)
 
     def _flat(self, observation: Tensor) -> Tensor:
-        x = observation.flatten(1).to(self.action.weight.dtype)
+        x = observation.flatten(1).to(self.dynamics_output.weight.dtype)
         return x if self.spec.observation_scale == 1.0 else x * self.spec.observation_scale
 
     def project(self, latent: Tensor, with_predictor: bool) -> Tensor:

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from muzero.network.auxiliary import SimSiam, refuse_projection
 from muzero.network.base import NetworkSpec
+from muzero.network.factored import action_outputs, action_rows, init_rows
 from muzero.network.layers import scale_latent, zero_init
 from muzero.network.mlp import ACTION_SCALE, Trunk
 from muzero.network.stochastic import StochasticNetwork
@@ -44,10 +45,11 @@ class StochasticMLP(StochasticNetwork):
         self.representation_output = nn.Linear(width, latent_size)
 
         # A row per action or code, added to the first layer, as in `MLPNetwork`.
-        self.action = nn.Embedding(spec.num_actions, hidden_sizes[0])
+        factors = spec.action_factors
+        self.action = action_rows(spec.num_actions, hidden_sizes[0], factors)
         self.code = nn.Linear(num_chance_codes, hidden_sizes[0], bias=False)
         for rows in (self.action, self.code):
-            nn.init.normal_(rows.weight, std=ACTION_SCALE)
+            init_rows(rows, ACTION_SCALE)
         self.afterstate_dynamics = Trunk(latent_size, hidden_sizes)
         self.afterstate_dynamics_output = nn.Linear(width, latent_size)
         self.afterstate_prediction = Trunk(latent_size, hidden_sizes)
@@ -60,7 +62,9 @@ class StochasticMLP(StochasticNetwork):
 
         self.prediction = Trunk(latent_size, hidden_sizes)
         self.prediction_splits = [spec.num_actions, value_support.size]
-        self.prediction_output = zero_init(nn.Linear(width, sum(self.prediction_splits)))
+        self.prediction_output = zero_init(
+            action_outputs(width, sum(self.prediction_splits), spec.num_actions, factors)
+        )
 
         self.encoder = Trunk(2 * num_inputs, hidden_sizes)
         # Without a bias, which would be the same for all.
@@ -110,7 +114,7 @@ class StochasticMLP(StochasticNetwork):
         return self.encoder_output(self.encoder(seen))
 
     def _flat(self, observation: Tensor) -> Tensor:
-        x = observation.flatten(1).to(self.action.weight.dtype)
+        x = observation.flatten(1).to(self.code.weight.dtype)
         return x if self.spec.observation_scale == 1.0 else x * self.spec.observation_scale
 
     def project(self, latent: Tensor, with_predictor: bool) -> Tensor:

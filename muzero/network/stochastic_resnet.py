@@ -56,7 +56,13 @@ class StochasticResNet(StochasticNetwork):
         self.representation = nn.Sequential(
             Downsample(num_planes, num_channels, downsample, norm), blocks(num_blocks)
         )
-        self.action_planes = ActionPlanes(spec.num_actions, height, width, board=downsample == 1)
+        self.action_planes = ActionPlanes(
+            spec.num_actions,
+            height,
+            width,
+            board=downsample == 1,
+            factors=spec.action_factors,
+        )
         self.afterstate_input = ConvNorm(
             num_channels + self.action_planes.num_planes, num_channels, 3, norm
         )

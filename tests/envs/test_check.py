@@ -213,6 +213,13 @@ def test_a_state_that_forgets_generators_is_told(monkeypatch):
     assert "2048: games that go on from a restored state differ from those that were saved" in found
 
 
+def test_factors_that_do_not_make_the_actions_are_refused():
+    spec = OpenSpielEnv(OpenSpielConfig(game="connect_four", name="own"), 1).spec
+    assert dataclasses.replace(spec, action_factors=(7,)).action_factors == (7,)
+    with pytest.raises(ValueError, match=r"own: action_factors=\(2, 3\) make 6 actions, and num_"):
+        dataclasses.replace(spec, action_factors=(2, 3))
+
+
 def test_what_cannot_be_made_is_the_only_problem():
     (problem,) = check_env(OpenSpielConfig(game="connect4", name="x"))
     assert "did you mean connect_four" in problem

@@ -126,6 +126,32 @@ def test_checkers_say_what_the_state_prints() -> None:
     assert min(seen_extra, seen_bar, seen_off) > 3
 
 
+def test_backgammons_action_factors_are_the_points_of_its_checkers() -> None:
+    """A digit is the same point in every action of a player."""
+    game = load_game(OpenSpielConfig(game="backgammon", name="x"))
+    factors = frames_of("backgammon").spec.action_factors
+    assert (
+        factors
+        == OpenSpielFrames(game, OpenSpielConfig(game="backgammon", name="x")).spec.action_factors
+    )
+    met: dict[tuple[int, int], set[int]] = {}
+    for state in positions(game, 2, games=3):
+        player = state.current_player()
+        for action in state.legal_actions():
+            low_first, second, first = np.unravel_index(action, factors)
+            checkers = state.spiel_move_to_checker_moves(player, action)
+            for digit, checker in zip((first, second), checkers, strict=True):
+                met.setdefault((player, int(digit)), set()).add(checker.pos)
+            # Both dice are told; which of them moves which checker is the flag.
+            numbers = [checker.num for checker in checkers if checker.pos >= 0]
+            if len(numbers) == 2:
+                assert low_first == (numbers[0] < numbers[1])
+    assert len(met) > 45 and all(len(points) == 1 for points in met.values())
+    for player in (0, 1):
+        points = [next(iter(p)) for (who, _), p in met.items() if who == player]
+        assert len(points) == len(set(points))
+
+
 @pytest.mark.parametrize("game", ["2048", "backgammon"])
 def test_games_of_chance_are_restored_and_seeded(game: str) -> None:
     config = OpenSpielConfig(game=game, name=game, encoding="features")

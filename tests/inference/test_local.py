@@ -36,6 +36,7 @@ CASES = [
     (ResNetConfig(**RESNET), BOARD),
     (ResNetConfig(**RESNET, norm="group"), TURNS),
     (ResNetConfig(**RESNET, norm="none", downsample=2), TURNS),
+    (MLPConfig(**MLP), dataclasses.replace(BOARD, action_factors=(2, 3, 2))),
 ]
 DISCOUNT = 0.75
 

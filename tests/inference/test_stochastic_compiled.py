@@ -51,6 +51,9 @@ CASES = [
         dataclasses.replace(FLAT, observation_scale=0.1),
         id="601 atoms",
     ),
+    pytest.param(
+        MLPConfig(**SIZES), dataclasses.replace(TURNS, action_factors=(2, 3, 2)), id="factored"
+    ),
 ]
 NUM_NODES = 9
 CLOSE = {"rtol": 2e-4, "atol": 2e-5}

@@ -3,6 +3,7 @@ import pytest
 import torch
 from torch import nn
 
+from muzero.network.factored import choices_of
 from muzero.network.kernels import scale_rows, scale_rows_backward
 from muzero.network.layers import (
     ActionPlanes,
@@ -140,6 +141,14 @@ def test_two_actions_differ_by_one_somewhere(num_actions, shape, board, num_plan
     assert drawn.shape == (num_actions, num_planes, *shape)
     assert set(drawn.unique().tolist()) <= {0.0, 1.0}
     assert len(drawn.flatten(1).unique(dim=0)) == num_actions
+
+
+def test_a_factored_action_switches_on_a_plane_for_each_choice():
+    planes = ActionPlanes(24, 3, 3, board=True, factors=(2, 3, 4))(torch.arange(24))
+    expected = choices_of(24, (2, 3, 4))
+    assert torch.equal(planes, expected[:, :, None, None].expand(-1, -1, 3, 3))
+    square = ActionPlanes(9, 3, 3, board=True, factors=(3, 3))
+    assert square.num_planes == 1  # a board's squares say more
 
 
 def test_a_board_action_marks_where_it_is_played():
