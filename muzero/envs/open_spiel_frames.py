@@ -18,7 +18,9 @@ from muzero.envs.open_spiel_game import probe
 from muzero.envs.open_spiel_symmetries import board_shape, symmetries
 from muzero.envs.rules import resolve_turn_order
 
-ACTION_FACTORS = {"backgammon": (2, 26, 26)}  # which checker first; two points, bar and pass
+ACTION_FACTORS = {
+    "backgammon": (2, 26, 26)
+}  # whether the lower die moves first; two points, bar and pass among them
 """Games whose action numbers are tuples of choices; see `EnvSpec.action_factors`."""
 
 
