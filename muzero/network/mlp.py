@@ -110,8 +110,8 @@ class MLPNetwork(MuZeroNetwork):
 
     def unroll(self, observation: Tensor, action: Tensor) -> Unrolled:
         """See `MuZeroNetwork.unroll`; the same numbers, faster where everything is float32 on the CPU."""
-        rows = self.action.weight
-        plain = rows.is_cpu and rows.dtype == torch.float32 and not self.spec.action_factors
+        weight = self.dynamics_output.weight
+        plain = weight.is_cpu and weight.dtype == torch.float32 and not self.spec.action_factors
         if not plain or torch.is_autocast_enabled("cpu") or torch.compiler.is_compiling():
             return super().unroll(observation, action)
         functions = (
@@ -121,6 +121,7 @@ class MLPNetwork(MuZeroNetwork):
         )
         parameters = [p for pair in functions for module in pair for p in module.parameters()]
         num_layers = len(self.dynamics.layers) + 1
+        rows = self.action.weight
         latents, predictions, outputs = FusedUnroll.apply(
             self._flat(observation), action, self.residual_dynamics, num_layers, rows, *parameters
         )

@@ -72,6 +72,16 @@ def resnet_latent(spec: NetworkSpec, num_channels: int, downsample: int) -> tupl
     return num_channels, height, width
 
 
+def action_planes(
+    spec: NetworkSpec, latent_shape: tuple[int, int, int], downsample: int
+) -> ActionPlanes:
+    """The planes of actions over a hidden state `(C, H, W)`; a board that keeps its size has its squares."""
+    _, height, width = latent_shape
+    return ActionPlanes(
+        spec.num_actions, height, width, board=downsample == 1, factors=spec.action_factors
+    )
+
+
 def split_turn(outputs: Tensor, spec: NetworkSpec) -> tuple[Tensor, Tensor | None]:
     """What the reward head says: logits of the reward `[B, S]` and, last, the turn `[B]` if the network predicts it."""
     return (outputs[:, :-1], outputs[:, -1]) if spec.has_turn_head else (outputs, None)
@@ -104,7 +114,7 @@ class ResNetNetwork(MuZeroNetwork):
         self.value_support = value_support
         self.reward_support = reward_support
         num_planes = spec.observation_shape[0]
-        self.latent_shape = _, height, width = resnet_latent(spec, num_channels, downsample)
+        self.latent_shape = resnet_latent(spec, num_channels, downsample)
 
         blocks = partial(residual_blocks, num_channels=num_channels, norm=norm)
         head = partial(
@@ -118,13 +128,7 @@ class ResNetNetwork(MuZeroNetwork):
         self.representation = nn.Sequential(
             Downsample(num_planes, num_channels, downsample, norm), blocks(num_blocks)
         )
-        self.action_planes = ActionPlanes(
-            spec.num_actions,
-            height,
-            width,
-            board=downsample == 1,
-            factors=spec.action_factors,
-        )
+        self.action_planes = action_planes(spec, self.latent_shape, downsample)
         self.dynamics_input = ConvNorm(
             num_channels + self.action_planes.num_planes, num_channels, 3, norm
         )

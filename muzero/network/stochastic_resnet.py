@@ -9,8 +9,15 @@ from torch.nn import functional as F
 
 from muzero.network.auxiliary import SimSiam, refuse_projection
 from muzero.network.base import NetworkSpec
-from muzero.network.layers import ActionPlanes, ConvNorm, scale_latent
-from muzero.network.resnet import Downsample, Head, residual_blocks, resnet_latent, split_turn
+from muzero.network.layers import ConvNorm, scale_latent
+from muzero.network.resnet import (
+    Downsample,
+    Head,
+    action_planes,
+    residual_blocks,
+    resnet_latent,
+    split_turn,
+)
 from muzero.network.stochastic import StochasticNetwork
 from muzero.network.support import Support
 
@@ -42,7 +49,7 @@ class StochasticResNet(StochasticNetwork):
         self.value_support = value_support
         self.reward_support = reward_support
         num_planes = spec.observation_shape[0]
-        self.latent_shape = _, height, width = resnet_latent(spec, num_channels, downsample)
+        self.latent_shape = resnet_latent(spec, num_channels, downsample)
 
         blocks = partial(residual_blocks, num_channels=num_channels, norm=norm)
         head = partial(
@@ -56,13 +63,7 @@ class StochasticResNet(StochasticNetwork):
         self.representation = nn.Sequential(
             Downsample(num_planes, num_channels, downsample, norm), blocks(num_blocks)
         )
-        self.action_planes = ActionPlanes(
-            spec.num_actions,
-            height,
-            width,
-            board=downsample == 1,
-            factors=spec.action_factors,
-        )
+        self.action_planes = action_planes(spec, self.latent_shape, downsample)
         self.afterstate_input = ConvNorm(
             num_channels + self.action_planes.num_planes, num_channels, 3, norm
         )
