@@ -34,6 +34,9 @@ class EnvSpec:
     action_factors: tuple[int, ...] = ()
     """Where an action is a tuple of choices: how many there are for each, so that networks can share what is learned of a
     choice. The number of an action is read in mixed radix, the first factor most significant. Empty where it is not one."""
+    chance_channels: tuple[int, ...] = ()
+    """Where a frame shows apart from all else what chance did last: those places of its first axis. Encoders of chance codes
+    then look at nothing else. Empty where no part of a frame is chance's alone."""
     num_players: int = 1
     """1 or 2; two players are zero-sum."""
     turn_order: str = "single"
@@ -46,17 +49,29 @@ class EnvSpec:
     """Turns of the board under which the game is the same; None where none is known."""
 
     def __post_init__(self) -> None:
-        """Raises ValueError if the factors do not make the actions."""
+        """Raises ValueError if the factors do not make the actions, or chance's channels are not a frame's."""
         if self.action_factors and prod(self.action_factors) != self.num_actions:
             raise ValueError(
                 f"{self.name}: action_factors={self.action_factors} make {prod(self.action_factors)} actions, and "
                 f"num_actions is {self.num_actions}; their product must be that, or leave them empty"
+            )
+        chance = self.chance_channels
+        if len(set(chance)) < len(chance) or not set(chance) <= set(range(self.frame_shape[0])):
+            raise ValueError(
+                f"{self.name}: chance_channels={chance} must be different places of a frame's first axis, 0 to "
+                f"{self.frame_shape[0] - 1}"
             )
 
     @property
     def observation_shape(self) -> tuple[int, ...]:
         """Shape of a stacked observation: frames are joined along the first axis, oldest first."""
         return (self.frame_shape[0] * self.num_stacked_frames, *self.frame_shape[1:])
+
+    @property
+    def newest_chance_channels(self) -> tuple[int, ...]:
+        """`chance_channels` of the newest frame of a stacked observation."""
+        oldest = self.frame_shape[0] * (self.num_stacked_frames - 1)
+        return tuple(oldest + channel for channel in self.chance_channels)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

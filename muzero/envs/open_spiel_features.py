@@ -23,6 +23,8 @@ class Features(Protocol):
     """Whether all entries are 0 or 1."""
     symmetries: Symmetries | None
     """Of arrays of this shape."""
+    chance_channels: tuple[int, ...]
+    """See `EnvSpec.chance_channels`."""
 
     def encode(self, states: Sequence[pyspiel.State]) -> npt.NDArray[np.float32]:
         """`[B, *shape]`."""
@@ -30,9 +32,10 @@ class Features(Protocol):
 
 
 class Tiles:
-    """2048: `[P, 4, 4]`, plane 0 for empty cells and plane `e` for tiles of `2^e`, up to the game's `max_tile`.
+    """2048: `[P, 4, 4]`, plane 0 for empty cells, plane `e` for tiles of `2^e` up to the game's `max_tile`, then the newest tile.
 
-    Tile values themselves grow as fast as the powers they are, so that no weight fits the small and the large ones.
+    Of the last two planes the first marks the cell where chance set a tile last if it is a 2, the other if it is a 4. Tile
+    values themselves grow as fast as the powers they are, so that no weight fits the small and the large ones.
     """
 
     is_binary = True
@@ -41,7 +44,9 @@ class Tiles:
         height, width = game.observation_tensor_shape()
         largest = int(game.get_parameters()["max_tile"])
         # A spawned tile may be a 4 whatever max_tile is, and at 2 the game is over when it begins.
-        self.shape: tuple[int, ...] = (max(largest.bit_length(), 3), height, width)
+        num_values = max(largest.bit_length(), 3)
+        self.shape: tuple[int, ...] = (num_values + 2, height, width)
+        self.chance_channels: tuple[int, ...] = (num_values, num_values + 1)
         # Up, right, down, left.
         self.symmetries: Symmetries | None = slides(
             height, width, ((-1, 0), (0, 1), (1, 0), (0, -1))
@@ -53,8 +58,14 @@ class Tiles:
         tiles = np.array([state.observation_tensor(0) for state in states], np.float32)
         # A tile 2^e has the binary exponent e + 1, an empty cell 0.
         exponent = np.maximum(np.frexp(tiles)[1] - 1, 0).reshape(-1, 1, height, width)
-        planes: npt.NDArray[np.float32] = exponent == np.arange(num_planes)[:, None, None]
-        return planes.astype(np.float32)
+        planes = np.zeros((len(states), num_planes, height * width), np.float32)
+        planes[:, :-2] = (exponent == np.arange(num_planes - 2)[:, None, None]).reshape(
+            len(states), num_planes - 2, -1
+        )
+        # Chance's action is its cell, row by row, and whether the tile is a 4, the last fastest.
+        cell, is_four = np.divmod([state.history()[-1] for state in states], 2)
+        planes[np.arange(len(states)), num_planes - 2 + is_four, cell] = 1.0
+        return planes.reshape(-1, *self.shape)
 
 
 class Checkers:
@@ -66,6 +77,7 @@ class Checkers:
     """
 
     shape: tuple[int, ...] = (209,)
+    chance_channels: tuple[int, ...] = tuple(range(196, 208))
     is_binary = False
     symmetries: Symmetries | None = None
 

@@ -53,6 +53,7 @@ class OpenSpielFrames:
             num_stacked_frames=config.num_stacked_frames,
             num_actions=self._num_actions,
             action_factors=ACTION_FACTORS.get(game.get_type().short_name, ()),
+            chance_channels=() if features is None else features.chance_channels,
             num_players=game.num_players(),
             turn_order=resolve_turn_order(
                 config.turn_order, game.num_players(), lambda: found.repeats_turns

@@ -26,6 +26,8 @@ class NetworkSpec:
     """`A`."""
     action_factors: tuple[int, ...] = ()
     """See `EnvSpec.action_factors`."""
+    chance_channels: tuple[int, ...] = ()
+    """Places of an observation's first axis that show what chance did last, and nothing else; see `EnvSpec.chance_channels`."""
     num_players: int = 1
     """1 or 2."""
     has_turn_head: bool = False

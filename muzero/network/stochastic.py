@@ -1,6 +1,7 @@
 """Networks with chance codes (Stochastic MuZero; Antonoglou et al., ICLR 2022).
 
-Letters: `B` positions, `A` actions, `M` chance codes, `S` atoms, `*O` observation shape, `*L` latent shape, `K` unrolled steps.
+Letters: `B` positions, `A` actions, `M` chance codes, `S` atoms, `*O` observation shape, `*L` latent shape, `K` unrolled steps,
+`E` channels that the encoder is shown.
 """
 
 from abc import abstractmethod
@@ -9,8 +10,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from muzero.network.base import ChanceUnrolled, MuZeroNetwork, Unrolled
+from muzero.network.base import ChanceUnrolled, MuZeroNetwork, NetworkSpec, Unrolled
 from muzero.network.layers import halve_gradient
+
+
+def num_encoder_channels(spec: NetworkSpec) -> int:
+    """`E`, channels or features that the encoder is shown; see `StochasticNetwork.encode`."""
+    return len(spec.chance_channels) or 2 * spec.observation_shape[0]
 
 
 def nearest_code(embedding: Tensor) -> Tensor:
@@ -48,17 +54,22 @@ class StochasticNetwork(MuZeroNetwork):
         """g: afterstate `[B, *L]` and one-hot code `[B, M]` -> next latent, reward logits `[B, S_r]`, turn logit `[B]` or None."""
 
     @abstractmethod
-    def embed(self, change: Tensor, after: Tensor) -> Tensor:
-        """The tower of the encoder: what changed between two positions in a row and what it came to, `[B, *O]` -> `[B, M]`."""
+    def embed(self, seen: Tensor) -> Tensor:
+        """The tower of the encoder: what it is shown of two positions in a row, `[B, E, ...]` -> `[B, M]`; see `encode`."""
 
     def encode(self, before: Tensor, after: Tensor) -> Tensor:
         """e: observations `[B, *O]` of two positions in a row, in floating point -> embeddings `[B, M]` of what chance did.
 
+        The encoder sees what changed and what it came to, or, where the environment shows what chance did apart
+        (`NetworkSpec.chance_channels`), that of `after` alone: beside a move that changes much, dice go unnoticed.
         `after` is zero where the game ended instead. The embeddings are measured from their mean over the `B` pairs: what all
         have in common, from the beginning or by the gradient of all of them together, would give them one code, which
         training hardly parts again.
         """
-        embedding = self.embed(after - before, after)
+        chance = list(self.spec.chance_channels)
+        embedding = self.embed(
+            after[:, chance] if chance else torch.cat((after - before, after), 1)
+        )
         return embedding - embedding.mean(0)
 
     def step(self, latent: Tensor, action: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:

@@ -11,7 +11,7 @@ from muzero.network.base import NetworkSpec
 from muzero.network.factored import action_outputs, action_rows, init_rows
 from muzero.network.layers import scale_latent, zero_init
 from muzero.network.mlp import ACTION_SCALE, Trunk
-from muzero.network.stochastic import StochasticNetwork
+from muzero.network.stochastic import StochasticNetwork, num_encoder_channels
 from muzero.network.support import Support
 
 
@@ -66,7 +66,8 @@ class StochasticMLP(StochasticNetwork):
             action_outputs(width, sum(self.prediction_splits), spec.num_actions, factors)
         )
 
-        self.encoder = Trunk(2 * num_inputs, hidden_sizes)
+        num_seen = num_encoder_channels(spec) * prod(spec.observation_shape[1:])
+        self.encoder = Trunk(num_seen, hidden_sizes)
         # Without a bias, which would be the same for all.
         self.encoder_output = nn.Linear(width, num_chance_codes, bias=False)
 
@@ -108,10 +109,9 @@ class StochasticMLP(StochasticNetwork):
         policy_logits, value_logits = torch.split(outputs, self.prediction_splits, dim=1)
         return policy_logits, value_logits
 
-    def embed(self, change: Tensor, after: Tensor) -> Tensor:
+    def embed(self, seen: Tensor) -> Tensor:
         """See `StochasticNetwork.embed`."""
-        seen = torch.cat((self._flat(change), self._flat(after)), 1)
-        return self.encoder_output(self.encoder(seen))
+        return self.encoder_output(self.encoder(self._flat(seen)))
 
     def _flat(self, observation: Tensor) -> Tensor:
         x = observation.flatten(1).to(self.code.weight.dtype)

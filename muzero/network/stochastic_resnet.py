@@ -18,7 +18,7 @@ from muzero.network.resnet import (
     resnet_latent,
     split_turn,
 )
-from muzero.network.stochastic import StochasticNetwork
+from muzero.network.stochastic import StochasticNetwork, num_encoder_channels
 from muzero.network.support import Support
 
 
@@ -76,7 +76,8 @@ class StochasticResNet(StochasticNetwork):
         self.policy_head = head(spec.num_actions)
         self.value_head = head(value_support.size)
         self.encoder = nn.Sequential(
-            Downsample(2 * num_planes, num_channels, downsample, norm), blocks(num_dynamics_blocks)
+            Downsample(num_encoder_channels(spec), num_channels, downsample, norm),
+            blocks(num_dynamics_blocks),
         )
         self.encoder_head = head(num_chance_codes)
         # Embeddings that were all 0 would all have one code; a bias would be the same for all.
@@ -112,10 +113,9 @@ class StochasticResNet(StochasticNetwork):
         """See `MuZeroNetwork.predict`."""
         return self.policy_head(latent), self.value_head(latent)
 
-    def embed(self, change: Tensor, after: Tensor) -> Tensor:
+    def embed(self, seen: Tensor) -> Tensor:
         """See `StochasticNetwork.embed`."""
-        seen = torch.cat((self._scaled(change), self._scaled(after)), 1)
-        return self.encoder_head(self.encoder(seen))
+        return self.encoder_head(self.encoder(self._scaled(seen)))
 
     def _scaled(self, observation: Tensor) -> Tensor:
         x = observation.to(self.dynamics_input.conv.weight.dtype)

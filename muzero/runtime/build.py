@@ -92,6 +92,7 @@ def network_spec(config: Config, spec: EnvSpec) -> NetworkSpec:
         observation_scale=1.0 / 255.0 if spec.frame_dtype == np.uint8 else 1.0,
         num_actions=spec.num_actions,
         action_factors=spec.action_factors,
+        chance_channels=spec.newest_chance_channels,
         num_players=spec.num_players,
         has_turn_head=needs_turn_head or bool(config.network.turn_head),
         return_bounds=spec.return_bounds,

@@ -220,6 +220,24 @@ def test_factors_that_do_not_make_the_actions_are_refused():
         dataclasses.replace(spec, action_factors=(2, 3))
 
 
+@pytest.mark.parametrize("channels", [(0, 0), (-1,), (99,)])
+def test_chances_channels_have_to_be_a_frames(channels: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match=r"chance_channels=\(.*\) must be different places of a"):
+        dataclasses.replace(
+            OpenSpielEnv(OpenSpielConfig(game="connect_four", name="own"), 1).spec,
+            chance_channels=channels,
+        )
+
+
+def test_chances_channels_are_those_of_the_newest_of_stacked_frames() -> None:
+    spec = dataclasses.replace(
+        OpenSpielEnv(OpenSpielConfig(game="connect_four", name="own"), 1).spec,
+        num_stacked_frames=3,
+        chance_channels=(0, 2),
+    )
+    assert spec.newest_chance_channels == (2 * spec.frame_shape[0], 2 * spec.frame_shape[0] + 2)
+
+
 def test_what_cannot_be_made_is_the_only_problem():
     (problem,) = check_env(OpenSpielConfig(game="connect4", name="x"))
     assert "did you mean connect_four" in problem

@@ -36,10 +36,10 @@ def board_of(state: pyspiel.State) -> np.ndarray:
 
 def test_tiles_have_one_plane_per_power_of_two() -> None:
     frames = frames_of("2048")
-    assert frames.spec.frame_shape == (12, 4, 4) and frames.spec.frame_dtype == np.bool_
+    assert frames.spec.frame_shape == (14, 4, 4) and frames.spec.frame_dtype == np.bool_
     largest = 0
     for state in positions(load_game(OpenSpielConfig(game="2048", name="x")), 0, games=3):
-        frame, board = frames.frame(state), board_of(state)
+        frame, board = frames.frame(state)[:12], board_of(state)
         largest = max(largest, int(board.max()))
         assert (frame.sum(0) == 1).all()
         values = np.array([0, *(2**e for e in range(1, 12))])
@@ -47,7 +47,26 @@ def test_tiles_have_one_plane_per_power_of_two() -> None:
     assert largest >= 64
 
 
-@pytest.mark.parametrize(("max_tile", "planes"), [(2, 3), (4, 3), (64, 7), (8192, 14)])
+def test_the_newest_tile_is_shown_apart_and_alone_is_chances() -> None:
+    frames = frames_of("2048")
+    assert frames.spec.chance_channels == (12, 13)
+    seen = set()
+    for state in positions(load_game(OpenSpielConfig(game="2048", name="x")), 3, games=3):
+        last = state.full_history()[-1]
+        assert last.player == pyspiel.PlayerId.CHANCE
+        before = load_game(OpenSpielConfig(game="2048", name="x")).new_initial_state()
+        for action in state.history()[:-1]:
+            before.apply_action(action)
+        text = before.action_to_string(before.current_player(), last.action)
+        value, row, column = map(int, re.findall(r"\d+", text))
+        expected = np.zeros((2, 4, 4))
+        expected[value // 2 - 1, row - 1, column - 1] = 1
+        np.testing.assert_array_equal(frames.frame(state)[[12, 13]], expected)
+        seen.add((value, row, column))
+    assert len(seen) > 20
+
+
+@pytest.mark.parametrize(("max_tile", "planes"), [(2, 5), (4, 5), (64, 9), (8192, 16)])
 def test_planes_reach_the_largest_tile(max_tile: int, planes: int) -> None:
     frames = frames_of("2048", parameters={"max_tile": max_tile})
     assert frames.spec.frame_shape == (planes, 4, 4)
@@ -100,6 +119,7 @@ def test_directions_must_be_closed_under_the_turns() -> None:
 def test_checkers_say_what_the_state_prints() -> None:
     frames = frames_of("backgammon")
     assert frames.spec.frame_shape == (210,) and frames.spec.turn_order == "repeated"
+    assert frames.spec.chance_channels == tuple(range(196, 208))  # the dice
     seen_extra = seen_bar = seen_off = 0
     for state in positions(load_game(OpenSpielConfig(game="backgammon", name="x")), 2, games=2):
         text, mover = str(state), state.current_player()

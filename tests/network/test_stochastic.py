@@ -81,7 +81,7 @@ def test_the_encoder_measures_from_the_mean_and_sees_both_positions(name: str) -
     torch.testing.assert_close(embedding.mean(0), torch.zeros(NUM_CODES), atol=1e-5, rtol=0)
     for changed in (network.encode(before.flip(0), after), network.encode(before, after.flip(0))):
         assert (changed - embedding).abs().max() > 1e-2
-    shift = network.embed(after - before, after) - embedding
+    shift = network.embed(torch.cat((after - before, after), 1)) - embedding
     torch.testing.assert_close(shift, shift[:1].expand_as(shift))  # the mean, the same for all
 
 
@@ -101,6 +101,24 @@ def test_outcomes_have_different_codes_from_the_beginning() -> None:
 
 
 @pytest.mark.parametrize("name", CONFIGS)
+def test_the_encoder_looks_at_nothing_but_what_chance_did_where_that_is_shown(name: str) -> None:
+    network = make(name, observation_shape=(4, 3, 3), chance_channels=(1, 3))
+    shake(network)
+    network.eval()
+    generator = torch.Generator().manual_seed(0)
+    before, after = torch.randn(2, 6, 4, 3, 3, generator=generator)
+    embedding = network.encode(before, after)
+    assert embedding.shape == (6, NUM_CODES)
+    other = after.clone()
+    other[:, [0, 2]] = torch.randn(6, 2, 3, 3, generator=generator)
+    assert torch.equal(network.encode(torch.zeros_like(before), other), embedding)
+    for channel in (1, 3):
+        other = after.clone()
+        other[:, channel] = after[:, channel].flip(0)
+        assert (network.encode(before, other) - embedding).abs().max() > 1e-2
+
+
+@pytest.mark.parametrize("name", CONFIGS)
 def test_the_unroll_is_that_of_the_paper_with_halved_gradients(name: str) -> None:
     """Step by step, in eval mode: batch norm then knows no batches, so the order of calls cannot matter."""
     network = make(name)
@@ -112,7 +130,7 @@ def test_the_unroll_is_that_of_the_paper_with_halved_gradients(name: str) -> Non
     def written_out() -> list[torch.Tensor]:
         latent, told = network.represent(observation), []
         seen = torch.stack([observation, following[0]]), following
-        raw = network.embed((seen[1] - seen[0]).flatten(0, 1), seen[1].flatten(0, 1))
+        raw = network.embed(torch.cat((seen[1] - seen[0], seen[1]), 2).flatten(0, 1))
         embeddings = (raw - raw.mean(0)).unflatten(0, (2, 3))
         told += [latent, *network.predict(latent)]
         for k in range(2):
