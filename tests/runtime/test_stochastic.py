@@ -39,6 +39,17 @@ RESNET = (
 )
 
 
+@pytest.mark.parametrize(
+    ("overrides", "chance"), [(BACKGAMMON, range(196, 208)), (RESNET, range(12, 14))]
+)
+def test_the_encoder_of_the_codes_sees_the_newest_frames_chance(overrides, chance, tmp_path):
+    config = make_config((*overrides, "env.num_stacked_frames=2"), tmp_path / "run", 1)
+    builder = Builder.of(config)
+    num_channels = builder.network_spec.observation_shape[0] // 2
+    expected = tuple(num_channels + channel for channel in chance)
+    assert builder.network_spec.chance_channels == expected
+
+
 def stopped_and_resumed(
     overrides, tmp_path, stop: int, steps: int
 ) -> tuple[Checkpoint, Checkpoint]:
