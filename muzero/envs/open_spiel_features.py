@@ -57,14 +57,14 @@ class Tiles:
         num_planes, height, width = self.shape
         tiles = np.array([state.observation_tensor(0) for state in states], np.float32)
         # A tile 2^e has the binary exponent e + 1, an empty cell 0.
-        exponent = np.maximum(np.frexp(tiles)[1] - 1, 0).reshape(-1, 1, height, width)
+        exponent = np.maximum(np.frexp(tiles)[1] - 1, 0).reshape(-1, 1, height * width)
         planes = np.zeros((len(states), num_planes, height * width), np.float32)
-        planes[:, :-2] = (exponent == np.arange(num_planes - 2)[:, None, None]).reshape(
-            len(states), num_planes - 2, -1
-        )
+        newest = self.chance_channels[0]
+        planes[:, :newest] = exponent == np.arange(newest)[:, None]
         # Chance's action is its cell, row by row, and whether the tile is a 4, the last fastest.
-        cell, is_four = np.divmod([state.history()[-1] for state in states], 2)
-        planes[np.arange(len(states)), num_planes - 2 + is_four, cell] = 1.0
+        last = np.array([state.history()[-1] for state in states], np.int64)
+        cell, is_four = np.divmod(last, 2)
+        planes[np.arange(len(states)), newest + is_four, cell] = 1.0
         return planes.reshape(-1, *self.shape)
 
 
